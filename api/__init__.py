@@ -1,0 +1,1 @@
+"""Types that cross a process or version boundary. Imports nothing of ours."""

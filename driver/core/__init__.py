@@ -1,0 +1,1 @@
+"""Pure decisions: no I/O, no clock, no threads, no logging; imports only `api`."""
