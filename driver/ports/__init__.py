@@ -1,0 +1,1 @@
+"""What use cases ask of adapters: Protocols and the values that cross them, nothing that runs."""

@@ -1,0 +1,61 @@
+"""The kubelet's side of a claim: what it asks for, what it gets back.
+
+The kubelet adapter translates gRPC messages (v1, v1beta1) to these values; the plugin never sees a
+protobuf type and the adapter never sees a ledger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from driver.core.ids import CdiId, ClaimUID, DeviceName, PoolName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimRef:
+    """All that the kubelet says of a claim; the object itself must be read from the API."""
+
+    namespace: str
+    name: str
+    uid: ClaimUID
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name} ({self.uid})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedDevice:
+    """One allocation result, ready. `requests`: base names, without a sub-request after the slash.
+
+    The same claim must always give the same value: the kubelet appends, it does not compare.
+    """
+
+    requests: tuple[str, ...]
+    pool: PoolName
+    device: DeviceName
+    cdi_ids: tuple[CdiId, ...]
+    share_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """Why one claim could not be served; shown to users in the pod's events."""
+
+    message: str
+
+
+PrepareAnswer = tuple[PreparedDevice, ...] | Failure
+UnprepareAnswer = Failure | None
+
+
+class ClaimService(Protocol):
+    """Implemented by the plugin, called by the gRPC adapter from several threads at once.
+
+    Both methods answer for every claim asked and never raise for one claim's sake.
+    """
+
+    def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[ClaimUID, PrepareAnswer]: ...
+
+    def unprepare(self, claims: Sequence[ClaimRef]) -> Mapping[ClaimUID, UnprepareAnswer]: ...
