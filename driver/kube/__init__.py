@@ -1,0 +1,1 @@
+"""The adapter to the Kubernetes API; the only importer of `kubernetes`."""
