@@ -1,0 +1,251 @@
+"""Wanted slices as JSON objects of resource.k8s.io v1, v1beta2 and v1beta1, and the way back.
+
+Why it exists: three versions differ in one wrapper (`basic`, v1beta1 only), and the server rewrites
+what it stores (quantities in canonical form, `timeAdded` filled in). So comparison happens on
+values: both sides are decoded into `Slice` and compared there.
+
+Unknown fields in a stored device make it unequal to anything we want (`content` is None): somebody
+else, or a later version of ours, put them there, and a rewrite is the honest answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from api.resource.quantity import format_quantity, parse_quantity
+from api.resource.types import (
+    Attribute,
+    Consumption,
+    CounterSet,
+    Device,
+    Flag,
+    Number,
+    Pool,
+    Slice,
+    Taint,
+    TaintEffect,
+    Text,
+    Version,
+)
+
+GROUP: Final = "resource.k8s.io"
+VERSIONS: Final = ("v1", "v1beta2", "v1beta1")
+"""Newest first; a server is spoken to in the first one that it serves."""
+
+JsonObject = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeOwner:
+    """The Node that a slice belongs to; its slices go with it."""
+
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredSlice:
+    """A ResourceSlice as the server has it. `content` is None where it holds what we never write.
+
+    `metadata` is kept as it came, for labels and annotations that others put there.
+    """
+
+    name: str
+    uid: str
+    resource_version: str
+    driver: str
+    pool: str
+    node: str
+    generation: int
+    count: int
+    owner: NodeOwner | None
+    content: Slice | None
+    metadata: JsonObject
+    taint_times: Mapping[tuple[str, Taint], str]
+
+
+def encode_slice(
+    wanted: Slice,
+    *,
+    pool: Pool,
+    generation: int,
+    owner: NodeOwner,
+    version: str,
+    over: StoredSlice | None = None,
+) -> JsonObject:
+    """The whole object to create, or to put in the place of `over`, whose taint times are kept."""
+    metadata: JsonObject = {k: v for k, v in over.metadata.items() if k in _KEPT} if over else {}
+    metadata["name"] = wanted.name
+    node = {"apiVersion": "v1", "kind": "Node", "name": owner.name, "uid": owner.uid}
+    metadata["ownerReferences"] = [{**node, "controller": True}]
+    times = over.taint_times if over else {}
+    spec: JsonObject = {
+        "driver": pool.driver,
+        "nodeName": pool.node,
+        "pool": {
+            "name": pool.name,
+            "generation": generation,
+            "resourceSliceCount": len(pool.slices),
+        },
+    }
+    # An empty list is left out: to the server it is present, and devices exclude counters.
+    if wanted.devices:
+        spec["devices"] = [_encode_device(d, version, times) for d in wanted.devices]
+    if wanted.counter_sets:
+        spec["sharedCounters"] = [
+            {"name": s.name, "counters": _counters(s.counters)} for s in wanted.counter_sets
+        ]
+    return {
+        "apiVersion": f"{GROUP}/{version}",
+        "kind": "ResourceSlice",
+        "metadata": metadata,
+        "spec": spec,
+    }
+
+
+def decode_stored(obj: Mapping[str, Any]) -> StoredSlice:
+    """A stored object of any served version. KeyError where it is no ResourceSlice at all."""
+    metadata, spec = obj["metadata"], obj["spec"]
+    owners = [o for o in metadata.get("ownerReferences") or () if o.get("kind") == "Node"]
+    return StoredSlice(
+        name=metadata["name"],
+        uid=metadata["uid"],
+        resource_version=metadata["resourceVersion"],
+        driver=spec["driver"],
+        pool=spec["pool"]["name"],
+        node=spec.get("nodeName", ""),
+        generation=spec["pool"]["generation"],
+        count=spec["pool"]["resourceSliceCount"],
+        owner=NodeOwner(name=owners[0]["name"], uid=owners[0]["uid"]) if owners else None,
+        content=_decode_content(metadata["name"], spec),
+        metadata=dict(metadata),
+        taint_times=dict(_taint_times(spec)),
+    )
+
+
+_KEPT: Final = {"name", "labels", "annotations", "resourceVersion", "uid", "finalizers"}
+
+
+def _decode_content(name: str, spec: Mapping[str, Any]) -> Slice | None:
+    try:
+        return Slice(
+            name=name,
+            devices=tuple(_decode_device(d) for d in spec.get("devices") or ()),
+            counter_sets=tuple(
+                CounterSet(name=s["name"], counters=_amounts(s["counters"]))
+                for s in spec.get("sharedCounters") or ()
+            ),
+        )
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _taint_times(spec: Mapping[str, Any]) -> Iterator[tuple[tuple[str, Taint], str]]:
+    for device in spec.get("devices") or ():
+        for taint in (device.get("basic") or device).get("taints") or ():
+            if "timeAdded" in taint:
+                yield (device["name"], _decode_taint(taint)), taint["timeAdded"]
+
+
+def _encode_device(
+    device: Device, version: str, times: Mapping[tuple[str, Taint], str]
+) -> JsonObject:
+    body: JsonObject = {}
+    if device.attributes:
+        body["attributes"] = {name: _encode_attribute(a) for name, a in device.attributes}
+    if device.capacity:
+        body["capacity"] = {
+            name: {"value": format_quantity(amount)} for name, amount in device.capacity
+        }
+    if device.consumes:
+        body["consumesCounters"] = [
+            {"counterSet": c.counter_set, "counters": _counters(c.counters)}
+            for c in device.consumes
+        ]
+    if device.taints:
+        body["taints"] = [_encode_taint(t, times.get((device.name, t))) for t in device.taints]
+    return (
+        {"name": device.name, "basic": body}
+        if version == "v1beta1"
+        else {"name": device.name, **body}
+    )
+
+
+def _encode_attribute(attribute: Attribute) -> JsonObject:
+    match attribute:
+        case Text(value):
+            return {"string": value}
+        case Version(value):
+            return {"version": value}
+        case Number(number):
+            return {"int": number}
+        case Flag(flag):
+            return {"bool": flag}
+
+
+def _encode_taint(taint: Taint, added: str | None) -> JsonObject:
+    obj = {"key": taint.key, "value": taint.value, "effect": taint.effect.value}
+    if not taint.value:
+        del obj["value"]
+    if added:
+        obj["timeAdded"] = added
+    return obj
+
+
+def _decode_taint(obj: Mapping[str, Any]) -> Taint:
+    return Taint(key=obj["key"], value=obj.get("value", ""), effect=TaintEffect(obj["effect"]))
+
+
+def _counters(counters: tuple[tuple[str, int], ...]) -> JsonObject:
+    return {name: {"value": format_quantity(amount)} for name, amount in counters}
+
+
+_DEVICE_FIELDS: Final = {"attributes", "capacity", "consumesCounters", "taints"}
+
+
+def _decode_device(obj: Mapping[str, Any]) -> Device:
+    body = obj["basic"] if "basic" in obj else {k: v for k, v in obj.items() if k != "name"}
+    if not _DEVICE_FIELDS.issuperset(body):
+        raise ValueError("a field that we do not write")
+    return Device(
+        name=obj["name"],
+        attributes=tuple(
+            (name, _decode_attribute(a)) for name, a in sorted(_map(body, "attributes").items())
+        ),
+        capacity=_amounts(_map(body, "capacity")),
+        consumes=tuple(
+            Consumption(counter_set=c["counterSet"], counters=_amounts(c["counters"]))
+            for c in body.get("consumesCounters") or ()
+        ),
+        taints=tuple(_decode_taint(t) for t in body.get("taints") or ()),
+    )
+
+
+def _map(body: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = body.get(key) or {}
+    return found
+
+
+def _amounts(counters: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
+    amounts = []
+    for name, entry in sorted(counters.items()):
+        if set(entry) != {"value"}:
+            raise ValueError("a field that we do not write")
+        amounts.append((name, parse_quantity(entry["value"])))
+    return tuple(amounts)
+
+
+def _decode_attribute(obj: Mapping[str, Any]) -> Attribute:
+    match dict(obj):
+        case {"string": str(value)}:
+            return Text(value)
+        case {"version": str(value)}:
+            return Version(value)
+        case {"bool": bool(flag)}:
+            return Flag(flag)
+        case {"int": int(number)}:
+            return Number(number)
+        case _:
+            raise ValueError("an attribute of a kind that we do not write")

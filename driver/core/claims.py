@@ -1,0 +1,83 @@
+"""What a claim wants of this driver on this node: `ResourceClaim -> Intent`.
+
+The first step of a preparation. Every refusal is a ClaimError whose text users read in the pod's
+events: it names the claim, the device and what to do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from api.resource.claim import ResourceClaim, Result
+from driver.core.errors import ClaimError
+from driver.core.ids import ClaimUID, DeviceName, PoolName
+from driver.core.inventory import Allocatable, Inventory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """One allocation result. `request` is the base name: the kubelet compares it with the pod's."""
+
+    request: str
+    device: Allocatable
+    admin_access: bool = False
+    share_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intent:
+    """All that one claim wants from this driver; `wanted` may be empty."""
+
+    namespace: str
+    name: str
+    uid: ClaimUID
+    wanted: tuple[Wanted, ...]
+
+
+def read_intent(
+    claim: ResourceClaim, *, uid: ClaimUID, driver: str, pool: PoolName, inventory: Inventory
+) -> Intent:
+    """`uid` is what the kubelet asked for; the API may hold a later claim of the same name."""
+    name = f"claim {claim.metadata.namespace}/{claim.metadata.name}"
+    if claim.metadata.uid != uid:
+        raise ClaimError(
+            f"{name} was replaced: the kubelet asked for UID {uid}, the API has"
+            f" {claim.metadata.uid}; the pod of the old claim must end first"
+        )
+    allocation = claim.status.allocation
+    if allocation is None:
+        raise ClaimError(f"{name} is not allocated; it is prepared after the scheduler has chosen")
+    own = [r for r in allocation.devices.results if r.driver == driver]
+    for config in allocation.devices.config:
+        if config.opaque is None or config.opaque.driver == driver:
+            raise ClaimError(
+                f"{name} carries configuration ({config.source}) for {driver}, and this version"
+                " takes none; remove it from the claim or its DeviceClass",
+                retryable=False,
+            )
+    return Intent(
+        namespace=claim.metadata.namespace,
+        name=claim.metadata.name,
+        uid=uid,
+        wanted=tuple(_wanted(r, name, pool, inventory) for r in own),
+    )
+
+
+def _wanted(result: Result, claim: str, pool: PoolName, inventory: Inventory) -> Wanted:
+    if result.pool != pool:
+        raise ClaimError(
+            f"{claim}: device {result.device} is in pool {result.pool}, this node serves {pool};"
+            " the pod is on the wrong node, or the node was renamed"
+        )
+    device = inventory.devices.get(DeviceName(result.device))
+    if device is None:
+        raise ClaimError(
+            f"{claim}: device {result.device} of pool {pool} is not on this node now;"
+            " it was removed or does not answer (see the plugin's log and nvidia-smi)"
+        )
+    return Wanted(
+        request=result.request.partition("/")[0],
+        device=device,
+        admin_access=result.admin_access,
+        share_id=result.share_id,
+    )

@@ -1,0 +1,70 @@
+"""How things of ours are called. Pure functions of what never moves: UUIDs, node and driver name.
+
+An index or a minor number moves over reboots; a claim that names one could silently mean another
+GPU afterwards. So a device is called by the first eight hex digits of its GPU's UUID.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final
+
+from api.resource.limits import MAX_SUBDOMAIN
+from driver.core.ids import CdiId, ClaimUID, DeviceName, GpuUuid, PoolName, SliceName
+
+CDI_VENDOR: Final = "tessera.dev"
+CDI_CLASS: Final = "claim"
+POOL_SUFFIX: Final = "tessera"
+_SHORT: Final = 8
+
+
+def gpu_device_names(uuids: Iterable[GpuUuid]) -> dict[GpuUuid, DeviceName]:
+    """`gpu-<first 8 hex of the UUID>` each; the whole UUID where two would be called the same."""
+    all_uuids = sorted(set(uuids))
+    short = Counter(_hex(u)[:_SHORT] for u in all_uuids)
+    return {
+        u: DeviceName(f"gpu-{_hex(u) if short[_hex(u)[:_SHORT]] > 1 else _hex(u)[:_SHORT]}")
+        for u in all_uuids
+    }
+
+
+def _hex(uuid: GpuUuid) -> str:
+    return uuid.removeprefix("GPU-").replace("-", "").lower()
+
+
+def pool_name(node: str) -> PoolName:
+    """`<node>/tessera`. Never the node alone: a scheduler cache collides on equal pool names."""
+    return PoolName(f"{node}/{POOL_SUFFIX}")
+
+
+def slice_name(node: str, driver: str, position: int, what: str) -> SliceName:
+    """`<node>-<driver>-<NN>-<what>`: sorts by position, so the scheduler visits it in our order.
+
+    Too long a node name is cut and marked with a hash of the whole name; the tail is kept.
+    """
+    tail = f"-{driver}-{position:02d}-{what}"
+    room = MAX_SUBDOMAIN - len(tail)
+    if len(node) > room:
+        mark = hashlib.sha256(node.encode()).hexdigest()[:_SHORT]
+        node = f"{node[: room - len(mark) - 1].rstrip('-.')}-{mark}"
+    return SliceName(node + tail)
+
+
+def cdi_kind() -> str:
+    return f"{CDI_VENDOR}/{CDI_CLASS}"
+
+
+def cdi_device(claim: ClaimUID, device: DeviceName) -> str:
+    """The name inside the spec. It holds the claim's UID: runtimes cache specs by name."""
+    return f"{claim}-{device}"
+
+
+def cdi_id(claim: ClaimUID, device: DeviceName) -> CdiId:
+    return CdiId(f"{cdi_kind()}={cdi_device(claim, device)}")
+
+
+def cdi_file(claim: ClaimUID) -> str:
+    """The file's name in the CDI folder, one per claim."""
+    return f"{CDI_VENDOR}-{CDI_CLASS}_{claim}.json"

@@ -1,0 +1,83 @@
+"""What NVML said about this node at one moment, as plain values.
+
+Why it exists: it is the only input of the inventory, so every later decision can be replayed from a
+recorded snapshot. Must not know NVML: no handles, no codes. An optional field that a board or a
+driver does not have is None; a required one is there, or the adapter has failed loudly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from driver.core.ids import GpuUuid
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverFacts:
+    """`driver`: as the vendor spells it (`580.95.05`); `cuda`: (major, minor) that it supports."""
+
+    driver: str
+    cuda: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class PciAddress:
+    """Where a GPU sits. `str()` is the kernel's spelling, `0000:3b:00.0`."""
+
+    domain: int
+    bus: int
+    device: int
+    function: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.domain:04x}:{self.bus:02x}:{self.device:02x}.{self.function:x}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MigState:
+    """Whether the board can be partitioned, and whether it is switched on now or after a reset."""
+
+    capable: bool
+    enabled: bool = False
+    pending: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuFacts:
+    """One physical GPU. `index` and `minor` move over reboots: for people and paths, never names.
+
+    `memory` is in bytes. `pcie_root` is the kernel's name of the root bus (`pci0000:16`).
+    """
+
+    uuid: GpuUuid
+    index: int
+    minor: int
+    pci: PciAddress
+    product: str
+    memory: int
+    mig: MigState
+    brand: str | None = None
+    architecture: str | None = None
+    compute_capability: tuple[int, int] | None = None
+    serial: str | None = None
+    numa_node: int | None = None
+    pcie_root: str | None = None
+    addressing_mode: str | None = None
+    nvlink_domain: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LostGpu:
+    """On the bus, or in NVML's count, but without an answer. `where`: index or address."""
+
+    where: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSnapshot:
+    """`lost` GPUs are neither published nor forgotten: what is in use on them stays."""
+
+    driver: DriverFacts
+    gpus: tuple[GpuFacts, ...]
+    lost: tuple[LostGpu, ...] = ()

@@ -1,0 +1,45 @@
+"""What the plugin keeps on disk, and what it reads there at each preparation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from driver.core.cdi import DriverFiles, JsonValue
+from driver.core.ids import ClaimUID
+from driver.core.ledger import Entry
+from driver.core.snapshot import GpuFacts
+
+
+class Ledger(Protocol):
+    """One entry a claim; durable when a method returns. StateError names path and next step."""
+
+    def entries(self) -> Mapping[ClaimUID, Entry]: ...
+
+    def put(self, entry: Entry) -> None: ...
+
+    def remove(self, uid: ClaimUID) -> None:
+        """Nothing happens where there is no entry."""
+        ...
+
+
+class CdiStore(Protocol):
+    """Our files in the CDI folder; none of them is ever there half written."""
+
+    def ensure(self, uid: ClaimUID, spec: Mapping[str, JsonValue]) -> bool:
+        """Make the file equal to `spec`; whether it had to be written."""
+        ...
+
+    def remove(self, uid: ClaimUID) -> None: ...
+
+    def claims(self) -> frozenset[ClaimUID]:
+        """The claims that have a file of ours."""
+        ...
+
+
+class DriverRoot(Protocol):
+    """The NVIDIA driver's files as they are now."""
+
+    def files(self, gpus: tuple[GpuFacts, ...]) -> DriverFiles:
+        """StateError names what is missing: an incomplete CDI spec is an error, never a file."""
+        ...
