@@ -83,7 +83,7 @@ def describe(device: Allocatable, driver: DriverFacts) -> Device:
     return Device(
         name=device.name,
         attributes=tuple(attributes.items()),
-        capacity=(("memory", gpu.memory),),
+        capacity=() if gpu.memory is None else (("memory", gpu.memory),),
     )
 
 

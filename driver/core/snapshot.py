@@ -46,7 +46,8 @@ class MigState:
 class GpuFacts:
     """One physical GPU. `index` and `minor` move over reboots: for people and paths, never names.
 
-    `memory` is in bytes. `pcie_root` is the kernel's name of the root bus (`pci0000:16`).
+    `memory` is in bytes, None on boards that share the host's. `pcie_root` is the kernel's name of
+    the root bus (`pci0000:16`).
     """
 
     uuid: GpuUuid
@@ -54,7 +55,7 @@ class GpuFacts:
     minor: int
     pci: PciAddress
     product: str
-    memory: int
+    memory: int | None
     mig: MigState
     brand: str | None = None
     architecture: str | None = None

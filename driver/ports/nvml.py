@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from driver.core.snapshot import NodeSnapshot
+from driver.core.snapshot import NodeSnapshot, PciAddress
+
+
+class PciTopology(Protocol):
+    """What the kernel's PCI tree says of a GPU; None where it says nothing."""
+
+    def pcie_root(self, address: PciAddress) -> str | None:
+        """The root bus, `pci0000:16`."""
+        ...
+
+    def numa_node(self, address: PciAddress) -> int | None: ...
 
 
 class GpuLibrary(Protocol):

@@ -1,0 +1,5 @@
+"""NVML as a port: the only package that imports pynvml."""
+
+from driver.nvml.library import NvmlLibrary
+
+__all__ = ["NvmlLibrary"]

@@ -1,0 +1,82 @@
+"""One call into pynvml, with its error translated: the only place where NVML codes have a meaning.
+
+pynvml's own exceptions stay inside: they cannot be hashed, and comparing one with anything else
+raises AttributeError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import pynvml
+
+from driver.core.errors import (
+    DriverNotLoaded,
+    GpuLost,
+    InUse,
+    LibraryMissing,
+    NoResources,
+    NotFound,
+    NotSupported,
+    NvmlError,
+)
+
+_KINDS: Final[Mapping[int, tuple[type[NvmlError], str]]] = {
+    pynvml.NVML_ERROR_LIBRARY_NOT_FOUND: (
+        LibraryMissing,
+        "libnvidia-ml.so.1 cannot be loaded; is the driver installed, and driver_root set to it?",
+    ),
+    pynvml.NVML_ERROR_DRIVER_NOT_LOADED: (
+        DriverNotLoaded,
+        "the NVIDIA kernel driver is not loaded; check dmesg and the driver container",
+    ),
+    pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: (
+        DriverNotLoaded,
+        "library and kernel driver are of different versions; finish the driver update",
+    ),
+    pynvml.NVML_ERROR_UNINITIALIZED: (DriverNotLoaded, "NVML is not initialised"),
+    pynvml.NVML_ERROR_GPU_IS_LOST: (
+        GpuLost,
+        "the GPU has fallen off the bus or is not accessible; reset it or reboot the node",
+    ),
+    pynvml.NVML_ERROR_RESET_REQUIRED: (GpuLost, "the GPU needs a reset before it answers"),
+    pynvml.NVML_ERROR_NOT_SUPPORTED: (NotSupported, "this board or driver does not support it"),
+    pynvml.NVML_ERROR_FUNCTION_NOT_FOUND: (NotSupported, "this driver does not have the function"),
+    pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH: (
+        NotSupported,
+        "this driver does not know this version of the structure",
+    ),
+    pynvml.NVML_ERROR_NOT_FOUND: (NotFound, "there is no such GPU or instance"),
+    pynvml.NVML_ERROR_IN_USE: (InUse, "it is in use by another client"),
+    pynvml.NVML_ERROR_INSUFFICIENT_RESOURCES: (NoResources, "there is no room for it"),
+}
+
+
+def call(name: str, *args: object, gpu: str = "") -> Any:
+    """`pynvml.<name>(*args)`. NvmlError, of the kind that its code says, names call and GPU."""
+    try:
+        return getattr(pynvml, name)(*args)
+    except pynvml.NVMLError as error:
+        raise translate(error.value, call=name, gpu=gpu) from error
+
+
+def translate(code: int, *, call: str, gpu: str) -> NvmlError:
+    """The error for an NVML return value other than 0."""
+    kind, message = _KINDS.get(code, (NvmlError, ""))
+    return kind(message or _text(code), call=call, code=code, gpu=gpu)
+
+
+def _text(code: int) -> str:
+    try:
+        return str(pynvml.nvmlErrorString(code))
+    except pynvml.NVMLError:
+        return "unknown error"
+
+
+def optional(name: str, *args: object, gpu: str) -> Any | None:
+    """The same, or None where board or driver do not have it. Other errors stay errors."""
+    try:
+        return call(name, *args, gpu=gpu)
+    except (NotSupported, NotFound):
+        return None

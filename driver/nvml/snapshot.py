@@ -1,0 +1,125 @@
+"""Everything about every GPU, in one go: tolerant where a field may be missing, loud elsewhere.
+
+A board or driver without an optional field gives None for it. A GPU without a required one (UUID,
+name, PCI address, minor number) cannot be handed out: it is reported as lost, with the field's
+name, and the others go on.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import uuid
+from typing import Any, Final
+
+import pynvml
+
+from driver.core.errors import DriverNotLoaded, NvmlError
+from driver.core.ids import GpuUuid
+from driver.core.snapshot import (
+    DriverFacts,
+    GpuFacts,
+    LostGpu,
+    MigState,
+    NodeSnapshot,
+    PciAddress,
+)
+from driver.nvml.calls import call, optional
+from driver.ports.nvml import PciTopology
+
+_BRANDS: Final = {
+    pynvml.NVML_BRAND_QUADRO: "Quadro",
+    pynvml.NVML_BRAND_TESLA: "Tesla",
+    pynvml.NVML_BRAND_NVS: "NVS",
+    pynvml.NVML_BRAND_GRID: "Grid",
+    pynvml.NVML_BRAND_GEFORCE: "GeForce",
+    pynvml.NVML_BRAND_TITAN: "Titan",
+    pynvml.NVML_BRAND_QUADRO_RTX: "QuadroRTX",
+    pynvml.NVML_BRAND_NVIDIA_RTX: "NvidiaRTX",
+    pynvml.NVML_BRAND_NVIDIA: "Nvidia",
+    pynvml.NVML_BRAND_GEFORCE_RTX: "GeForceRTX",
+    pynvml.NVML_BRAND_TITAN_RTX: "TitanRTX",
+}
+_ARCHITECTURES: Final = {
+    pynvml.NVML_DEVICE_ARCH_KEPLER: "Kepler",
+    pynvml.NVML_DEVICE_ARCH_MAXWELL: "Maxwell",
+    pynvml.NVML_DEVICE_ARCH_PASCAL: "Pascal",
+    pynvml.NVML_DEVICE_ARCH_VOLTA: "Volta",
+    pynvml.NVML_DEVICE_ARCH_TURING: "Turing",
+    pynvml.NVML_DEVICE_ARCH_AMPERE: "Ampere",
+    pynvml.NVML_DEVICE_ARCH_ADA: "Ada Lovelace",
+    pynvml.NVML_DEVICE_ARCH_HOPPER: "Hopper",
+    pynvml.NVML_DEVICE_ARCH_BLACKWELL: "Blackwell",
+    pynvml.NVML_DEVICE_ARCH_RUBIN: "Rubin",
+}
+_ADDRESSING: Final = {1: "HMM", 2: "ATS"}
+_FABRIC_COMPLETED: Final = 3
+
+
+def take_snapshot(topology: PciTopology) -> NodeSnapshot:
+    """DriverNotLoaded where NVML as a whole does not answer; one GPU's trouble stays its own."""
+    driver = DriverFacts(driver=str(call("nvmlSystemGetDriverVersion")), cuda=_cuda_version())
+    gpus: list[GpuFacts] = []
+    lost: list[LostGpu] = []
+    for index in range(int(call("nvmlDeviceGetCount"))):
+        try:
+            gpus.append(_read_gpu(index, topology))
+        except DriverNotLoaded:
+            raise
+        except NvmlError as error:
+            lost.append(LostGpu(where=f"GPU {index}", reason=str(error)))
+    return NodeSnapshot(driver=driver, gpus=tuple(gpus), lost=tuple(lost))
+
+
+def _cuda_version() -> tuple[int, int] | None:
+    """NVML gives 13000 for CUDA 13.0."""
+    number = optional("nvmlSystemGetCudaDriverVersion_v2", gpu="")
+    return None if number is None else (number // 1000, number % 1000 // 10)
+
+
+def _read_gpu(index: int, topology: PciTopology) -> GpuFacts:
+    gpu = f"GPU {index}"
+    handle = call("nvmlDeviceGetHandleByIndex", index, gpu=gpu)
+    info = call("nvmlDeviceGetPciInfo", handle, gpu=gpu)
+    pci = PciAddress(domain=info.domain, bus=info.bus, device=info.device)
+    memory = optional("nvmlDeviceGetMemoryInfo", handle, gpu=gpu)
+    return GpuFacts(
+        uuid=GpuUuid(call("nvmlDeviceGetUUID", handle, gpu=gpu)),
+        index=index,
+        minor=int(call("nvmlDeviceGetMinorNumber", handle, gpu=gpu)),
+        pci=pci,
+        product=str(call("nvmlDeviceGetName", handle, gpu=gpu)),
+        memory=None if memory is None else int(memory.total),
+        mig=_mig_state(handle, gpu),
+        brand=_BRANDS.get(optional("nvmlDeviceGetBrand", handle, gpu=gpu)),
+        architecture=_ARCHITECTURES.get(optional("nvmlDeviceGetArchitecture", handle, gpu=gpu)),
+        compute_capability=_pair(optional("nvmlDeviceGetCudaComputeCapability", handle, gpu=gpu)),
+        serial=optional("nvmlDeviceGetSerial", handle, gpu=gpu),
+        numa_node=topology.numa_node(pci),
+        pcie_root=topology.pcie_root(pci),
+        addressing_mode=_ADDRESSING.get(
+            optional("nvmlDeviceGetAddressingMode", handle, gpu=gpu) or 0
+        ),
+        nvlink_domain=_nvlink_domain(handle, gpu),
+    )
+
+
+def _pair(value: Any) -> tuple[int, int] | None:
+    return None if value is None else (int(value[0]), int(value[1]))
+
+
+def _mig_state(handle: Any, gpu: str) -> MigState:
+    mode = optional("nvmlDeviceGetMigMode", handle, gpu=gpu)
+    if mode is None:
+        return MigState(capable=False)
+    return MigState(capable=True, enabled=bool(mode[0]), pending=bool(mode[1]))
+
+
+def _nvlink_domain(handle: Any, gpu: str) -> str | None:
+    """`<cluster UUID>.<clique>` of a multi-node NVLink fabric; None outside one."""
+    info = pynvml.c_nvmlGpuFabricInfo_v3_t()
+    if optional("nvmlDeviceGetGpuFabricInfoV", handle, ctypes.byref(info), gpu=gpu) is None:
+        return None
+    cluster = bytes(info.clusterUuid)
+    if info.state != _FABRIC_COMPLETED or not any(cluster):
+        return None
+    return f"{uuid.UUID(bytes=cluster)}.{info.cliqueId}"
