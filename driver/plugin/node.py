@@ -1,0 +1,64 @@
+"""What this node is and has, shared by the threads of the plugin.
+
+One writer (discovery), several readers (preparation, publishing). A reader takes the inventory once
+and works on that value; it is replaced, never changed.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from driver.core.ids import PoolName
+from driver.core.inventory import Inventory
+from driver.core.names import pool_name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Who we are to the cluster. `boot_id` is the kernel's."""
+
+    driver: str
+    node: str
+    boot_id: str
+
+    @property
+    def pool(self) -> PoolName:
+        return pool_name(self.node)
+
+
+class Hardware:
+    """The latest inventory, or why there is none yet."""
+
+    def __init__(self, *, on_change: Callable[[], None]) -> None:
+        self._lock = threading.Lock()
+        self._inventory: Inventory | None = None
+        self._problem = "the GPUs have not been read yet"
+        self._on_change = on_change
+
+    @property
+    def inventory(self) -> Inventory | None:
+        with self._lock:
+            return self._inventory
+
+    @property
+    def problem(self) -> str:
+        """Why the hardware cannot be read now; empty where the inventory is current."""
+        with self._lock:
+            return self._problem
+
+    def found(self, inventory: Inventory) -> bool:
+        """Take in what discovery read; whether it differs from what was known."""
+        with self._lock:
+            changed = inventory != self._inventory
+            self._inventory, self._problem = inventory, ""
+        if changed:
+            self._on_change()
+        return changed
+
+    def failed(self, problem: str) -> bool:
+        """Keep the last inventory: what was handed out stays; whether the problem is news."""
+        with self._lock:
+            news, self._problem = problem != self._problem, problem
+            return news
