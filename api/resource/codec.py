@@ -4,7 +4,7 @@ Why it exists: three versions differ in one wrapper (`basic`, v1beta1 only), and
 what it stores (quantities in canonical form, `timeAdded` filled in). So comparison happens on
 values: both sides are decoded into `Slice` and compared there.
 
-Unknown fields in a stored device make it unequal to anything we want (`content` is None): somebody
+Unknown fields in a stored slice make it unequal to anything we want (`content` is None): somebody
 else, or a later version of ours, put them there, and a rewrite is the honest answer.
 """
 
@@ -126,17 +126,16 @@ def decode_stored(obj: Mapping[str, Any]) -> StoredSlice:
 
 
 _KEPT: Final = {"name", "labels", "annotations", "resourceVersion", "uid", "finalizers"}
+_EFFECTS: Final = {effect.value for effect in TaintEffect}
 
 
 def _decode_content(name: str, spec: Mapping[str, Any]) -> Slice | None:
     try:
+        _only(spec, "driver", "nodeName", "pool", "devices", "sharedCounters")
         return Slice(
             name=name,
             devices=tuple(_decode_device(d) for d in spec.get("devices") or ()),
-            counter_sets=tuple(
-                CounterSet(name=s["name"], counters=_amounts(s["counters"]))
-                for s in spec.get("sharedCounters") or ()
-            ),
+            counter_sets=tuple(_decode_set(s) for s in spec.get("sharedCounters") or ()),
         )
     except (KeyError, TypeError, ValueError):
         return None
@@ -145,7 +144,7 @@ def _decode_content(name: str, spec: Mapping[str, Any]) -> Slice | None:
 def _taint_times(spec: Mapping[str, Any]) -> Iterator[tuple[tuple[str, Taint], str]]:
     for device in spec.get("devices") or ():
         for taint in (device.get("basic") or device).get("taints") or ():
-            if "timeAdded" in taint:
+            if "timeAdded" in taint and taint["effect"] in _EFFECTS:
                 yield (device["name"], _decode_taint(taint)), taint["timeAdded"]
 
 
@@ -195,6 +194,7 @@ def _encode_taint(taint: Taint, added: str | None) -> JsonObject:
 
 
 def _decode_taint(obj: Mapping[str, Any]) -> Taint:
+    _only(obj, "key", "value", "effect", "timeAdded")
     return Taint(key=obj["key"], value=obj.get("value", ""), effect=TaintEffect(obj["effect"]))
 
 
@@ -202,25 +202,36 @@ def _counters(counters: tuple[tuple[str, int], ...]) -> JsonObject:
     return {name: {"value": format_quantity(amount)} for name, amount in counters}
 
 
-_DEVICE_FIELDS: Final = {"attributes", "capacity", "consumesCounters", "taints"}
+def _only(obj: Mapping[str, Any], *known: str) -> None:
+    if unknown := obj.keys() - set(known):
+        raise ValueError(f"fields that we do not write: {sorted(unknown)}")
 
 
 def _decode_device(obj: Mapping[str, Any]) -> Device:
-    body = obj["basic"] if "basic" in obj else {k: v for k, v in obj.items() if k != "name"}
-    if not _DEVICE_FIELDS.issuperset(body):
-        raise ValueError("a field that we do not write")
+    body = obj
+    if "basic" in obj:
+        _only(obj, "name", "basic")
+        body = obj["basic"]
+    _only(body, "name", "attributes", "capacity", "consumesCounters", "taints")
     return Device(
         name=obj["name"],
         attributes=tuple(
             (name, _decode_attribute(a)) for name, a in sorted(_map(body, "attributes").items())
         ),
         capacity=_amounts(_map(body, "capacity")),
-        consumes=tuple(
-            Consumption(counter_set=c["counterSet"], counters=_amounts(c["counters"]))
-            for c in body.get("consumesCounters") or ()
-        ),
+        consumes=tuple(_decode_consumption(c) for c in body.get("consumesCounters") or ()),
         taints=tuple(_decode_taint(t) for t in body.get("taints") or ()),
     )
+
+
+def _decode_set(obj: Mapping[str, Any]) -> CounterSet:
+    _only(obj, "name", "counters")
+    return CounterSet(name=obj["name"], counters=_amounts(obj["counters"]))
+
+
+def _decode_consumption(obj: Mapping[str, Any]) -> Consumption:
+    _only(obj, "counterSet", "counters")
+    return Consumption(counter_set=obj["counterSet"], counters=_amounts(obj["counters"]))
 
 
 def _map(body: Mapping[str, Any], key: str) -> Mapping[str, Any]:
@@ -231,13 +242,14 @@ def _map(body: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 def _amounts(counters: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
     amounts = []
     for name, entry in sorted(counters.items()):
-        if set(entry) != {"value"}:
-            raise ValueError("a field that we do not write")
+        _only(entry, "value")
         amounts.append((name, parse_quantity(entry["value"])))
     return tuple(amounts)
 
 
 def _decode_attribute(obj: Mapping[str, Any]) -> Attribute:
+    if len(obj) != 1:
+        raise ValueError("an attribute with several values")
     match dict(obj):
         case {"string": str(value)}:
             return Text(value)

@@ -135,7 +135,11 @@ def _attribute_problem(attribute: Attribute) -> str:
 def _counter_problems(device: Device, sets: dict[str, dict[str, int]]) -> Iterator[str]:
     if len(device.consumes) > MAX_COUNTER_SETS_PER_DEVICE:
         yield f"device {device.name} consumes from {len(device.consumes)} counter sets, more than 2"
+    sets_named = (c.counter_set for c in device.consumes)
+    yield from _doubles(f"device {device.name}: consumed counter set", sets_named)
     for consumed in device.consumes:
+        if not consumed.counters:
+            yield f"device {device.name} consumes no counter of {consumed.counter_set}"
         have = sets.get(consumed.counter_set)
         if have is None:
             yield f"device {device.name} consumes from {consumed.counter_set!r}, which no slice has"

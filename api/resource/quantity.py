@@ -6,21 +6,22 @@ The server stores `85899345920` as `80Gi`; comparing text would find a differenc
 from __future__ import annotations
 
 import re
-from decimal import Decimal
+from fractions import Fraction
+from math import ceil
 from typing import Final
 
 _BINARY: Final = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei": 2**60}
-_DECIMAL: Final = {
-    "n": Decimal("1e-9"),
-    "u": Decimal("1e-6"),
-    "m": Decimal("1e-3"),
-    "": Decimal(1),
-    "k": Decimal(10**3),
-    "M": Decimal(10**6),
-    "G": Decimal(10**9),
-    "T": Decimal(10**12),
-    "P": Decimal(10**15),
-    "E": Decimal(10**18),
+_DECIMAL: Final[dict[str, int | Fraction]] = {
+    "n": Fraction(1, 10**9),
+    "u": Fraction(1, 10**6),
+    "m": Fraction(1, 10**3),
+    "": 1,
+    "k": 10**3,
+    "M": 10**6,
+    "G": 10**9,
+    "T": 10**12,
+    "P": 10**15,
+    "E": 10**18,
 }
 _FORM: Final = re.compile(
     r"(?P<number>[+-]?(?:\d+\.?\d*|\.\d+))(?:(?P<exponent>[eE][+-]?\d+)|(?P<suffix>[A-Za-z]*))"
@@ -28,17 +29,16 @@ _FORM: Final = re.compile(
 
 
 def parse_quantity(text: str | int) -> int:
-    """The value, rounded up to a whole number as the API does. ValueError if it is no quantity."""
+    """The value, rounded away from zero as the API does. ValueError if it is no quantity."""
     found = _FORM.fullmatch(str(text))
     if not found:
         raise ValueError(f"{text!r} is not a quantity such as 16, 500m or 40Gi")
     suffix = found["suffix"] or ""
-    factor = Decimal(_BINARY[suffix]) if suffix in _BINARY else _DECIMAL.get(suffix)
+    factor = _BINARY.get(suffix) or _DECIMAL.get(suffix)
     if factor is None:
         raise ValueError(f"{text!r} ends in {suffix!r}, which is no quantity suffix")
-    value = Decimal(found["number"] + (found["exponent"] or "")) * factor
-    whole = int(value)
-    return whole + (value > whole)
+    value = Fraction(found["number"] + (found["exponent"] or "")) * factor
+    return ceil(value) if value > 0 else -ceil(-value)
 
 
 def format_quantity(value: int) -> str:

@@ -36,7 +36,8 @@ def _hex(uuid: GpuUuid) -> str:
 
 def pool_name(node: str) -> PoolName:
     """`<node>/tessera`. Never the node alone: a scheduler cache collides on equal pool names."""
-    return PoolName(f"{node}/{POOL_SUFFIX}")
+    tail = f"/{POOL_SUFFIX}"
+    return PoolName(_fit(node, MAX_SUBDOMAIN - len(tail)) + tail)
 
 
 def slice_name(node: str, driver: str, position: int, what: str) -> SliceName:
@@ -45,11 +46,14 @@ def slice_name(node: str, driver: str, position: int, what: str) -> SliceName:
     Too long a node name is cut and marked with a hash of the whole name; the tail is kept.
     """
     tail = f"-{driver}-{position:02d}-{what}"
-    room = MAX_SUBDOMAIN - len(tail)
-    if len(node) > room:
-        mark = hashlib.sha256(node.encode()).hexdigest()[:_SHORT]
-        node = f"{node[: room - len(mark) - 1].rstrip('-.')}-{mark}"
-    return SliceName(node + tail)
+    return SliceName(_fit(node, MAX_SUBDOMAIN - len(tail)) + tail)
+
+
+def _fit(node: str, room: int) -> str:
+    if len(node) <= room:
+        return node
+    mark = hashlib.sha256(node.encode()).hexdigest()[:_SHORT]
+    return f"{node[: room - len(mark) - 1].rstrip('-.')}-{mark}"
 
 
 def cdi_kind() -> str:

@@ -25,11 +25,11 @@ def build_pool(
     """All slices of this node. ContractError names each rule that the result would break.
 
     `kept`: devices that are in use but no longer found. An allocated device never disappears: the
-    scheduler would take what it consumes for free.
+    scheduler would take what it consumes for free. One that is given twice is published once.
     """
     whole = [describe(d, inventory.driver) for d in reversed([*inventory.devices.values()])]
-    missing = [d for d in kept if d.name not in inventory.devices]
-    devices = whole + sorted(missing, key=lambda d: d.name)
+    missing = {d.name: d for d in kept if d.name not in inventory.devices}
+    devices = whole + sorted(missing.values(), key=lambda d: d.name)
     slices = tuple(
         Slice(name=slice_name(node, driver, position, _GPUS), devices=tuple(part))
         for position, part in enumerate(_split(devices))
