@@ -14,7 +14,7 @@ RUN set -eu; \
     else \
       offline=""; own="."; \
     fi; \
-    /opt/tessera/bin/pip install --no-cache-dir --no-compile --require-hashes $offline -r requirements.lock; \
+    /opt/tessera/bin/pip install --no-cache-dir --no-compile --require-hashes $offline -r hack/requirements.lock; \
     /opt/tessera/bin/pip install --no-cache-dir --no-compile --no-deps $offline "$own"; \
     /opt/tessera/bin/pip uninstall -y -q pip setuptools; \
     rm -rf /opt/tessera/lib/python3*/site-packages/kubernetes/aio; \

@@ -1,0 +1,69 @@
+# Everything a developer runs. `make help` lists it.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+BIN := .venv/bin
+KIND := $(BIN)/python -m hack.kind
+# Two is what the smallest machine has; more workers make timings worse, not tests faster.
+JOBS ?= 2
+
+.PHONY: help setup check test e2e demo kind-demo bench image cluster cluster-down lock protos clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: .venv/ready ## Make the virtual environment from the hashed lock file
+
+.venv/ready: hack/requirements-dev.lock pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit("Tessera needs Python >= 3.11" if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r hack/requirements-dev.lock
+	touch $@
+
+check: setup ## Format, lint, types, layers, generated code
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/python hack/protos.py --check
+
+test: check ## All checks and every test that needs no cluster
+	$(BIN)/coverage run --data-file=build/.coverage -m pytest -q tests/unit tests/property
+	$(BIN)/coverage report --data-file=build/.coverage --include='driver/core/*' --fail-under=95
+	$(BIN)/pytest -q -n $(JOBS) tests --ignore=tests/unit --ignore=tests/property --ignore=tests/e2e
+
+cluster: setup ## Start the kind cluster with simulated GPUs (nothing happens where it is up)
+	$(KIND) up
+
+cluster-down: setup ## Take the kind cluster down; nothing stays but caches
+	$(KIND) down
+
+image: setup ## Build the image and load it into the cluster's nodes
+	$(BIN)/python -m hack.image
+
+e2e: cluster image ## End-to-end tests on the kind cluster, which stays up
+	$(KIND) exec -- $(BIN)/pytest -q -x tests/e2e
+
+demo: setup ## The whole path in one process tree, no cluster needed: two simulated H100
+	$(BIN)/python -m hack.demo
+
+kind-demo: cluster image ## The same story on the kind cluster
+	$(KIND) exec -- $(BIN)/python -m hack.demo.kind
+
+bench: setup ## Start, prepare and memory of the plugin, beside their floors
+	$(BIN)/python -m tests.bench
+
+lock: ## Resolve the dependencies anew; the lock files hold hashes and no address
+	$(BIN)/pip install --quiet uv
+	for extra in "" "--extra dev"; do \
+	  $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+	    --no-emit-index-url --upgrade $$extra pyproject.toml \
+	    -o hack/requirements$${extra:+-dev}.lock; \
+	done
+
+protos: setup ## Generate the code of the kubelet's interfaces anew
+	$(BIN)/python hack/protos.py
+
+clean: ## Remove what was built in this folder (caches below the home folder stay)
+	rm -rf build .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis
