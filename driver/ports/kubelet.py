@@ -7,10 +7,14 @@ protobuf type and the adapter never sees a ledger.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Literal, Protocol
 
-from driver.core.ids import CdiId, ClaimUID, DeviceName, PoolName
+from driver.core.ids import CdiId, ClaimUID, DeviceName, OpId, PoolName
+
+OP_ID: Final[ContextVar[OpId]] = ContextVar("op_id")
+"""Set while an RPC is served. A thread that works for the RPC must be given its context."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,3 +63,16 @@ class ClaimService(Protocol):
     def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[ClaimUID, PrepareAnswer]: ...
 
     def unprepare(self, claims: Sequence[ClaimRef]) -> Mapping[ClaimUID, UnprepareAnswer]: ...
+
+
+RpcOutcome = Literal["ok", "claim_error", "error"]
+"""`claim_error`: answered, with an error for at least one claim; `error`: no answer at all."""
+
+
+class RpcMetrics(Protocol):
+    """Told once per RPC of the kubelet, after the answer; self-probes are left out.
+
+    `method` is gRPC's full name without the leading slash. Must not raise.
+    """
+
+    def observe(self, method: str, seconds: float, outcome: RpcOutcome) -> None: ...
