@@ -1,0 +1,1 @@
+"""What an administrator sets: defaults, a YAML file, environment variables and flags."""

@@ -1,0 +1,113 @@
+"""The settings of `tessera plugin`: one typed value, checked as a whole, never changed.
+
+Why it exists: a setting is read in one place, and its name, default and help text stand in one
+place; flags, environment variables, the file and the schema are all made from these fields.
+
+Must not know where a value came from; `load.py` does.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+from driver.config.values import (
+    Endpoint,
+    absolute,
+    container_folder,
+    default_container_folders,
+    dns_subdomain,
+    endpoint,
+    optional_path,
+    split_list,
+)
+
+MAX_DRIVER_NAME: Final = 27
+"""Longer, and the sockets of a rolling update (driver name and pod UID) do not fit 107 bytes."""
+
+REQUIRED_LIBRARIES: Final = ("libcuda.so.1", "libnvidia-ml.so.1")
+
+_AbsolutePath = Annotated[Path, AfterValidator(absolute)]
+_OptionalPath = Annotated[_AbsolutePath | None, BeforeValidator(optional_path)]
+_Seconds = Annotated[float, Field(ge=1, le=86400, allow_inf_nan=False)]
+
+
+class PluginSettings(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", title="tessera plugin")
+
+    driver_name: Annotated[str, AfterValidator(dns_subdomain)] = Field(
+        "gpu.tessera.dev",
+        max_length=MAX_DRIVER_NAME,
+        description="name of the DRA driver, as DeviceClasses select it",
+    )
+    node_name: Annotated[str, AfterValidator(dns_subdomain)] = Field(
+        description="name of this Node object; the chart sets it from spec.nodeName"
+    )
+    pod_uid: str = Field(
+        "",
+        pattern=r"^[0-9A-Za-z-]{0,64}$",
+        description="UID of the plugin's pod: lets two plugins overlap in a rolling update",
+    )
+    kubeconfig: _OptionalPath = Field(
+        None, description="kubeconfig file; without it the pod's service account is used"
+    )
+    kubelet_plugins_dir: _AbsolutePath = Field(
+        Path("/var/lib/kubelet/plugins"), description="the kubelet's folder for plugin data"
+    )
+    kubelet_registry_dir: _AbsolutePath = Field(
+        Path("/var/lib/kubelet/plugins_registry"),
+        description="the kubelet's folder for registration sockets",
+    )
+    cdi_dir: _AbsolutePath = Field(
+        Path("/var/run/cdi"), description="folder of CDI files that the container runtime reads"
+    )
+    driver_root: _AbsolutePath = Field(
+        Path("/"), description="root of the NVIDIA driver as the plugin sees it"
+    )
+    host_driver_root: _AbsolutePath = Field(
+        # pydantic gives the fields before this one
+        default_factory=lambda earlier: earlier["driver_root"],
+        description="root of the NVIDIA driver as the container runtime sees it on the host",
+    )
+    nvml_library: _OptionalPath = Field(
+        None, description="libnvidia-ml.so.1; without it, searched in driver_root"
+    )
+    required_libraries: Annotated[tuple[str, ...], BeforeValidator(split_list)] = Field(
+        REQUIRED_LIBRARIES,
+        description="driver libraries without which no claim is prepared, comma-separated",
+    )
+    container_library_dirs: Annotated[
+        tuple[Annotated[str, AfterValidator(container_folder)], ...], BeforeValidator(split_list)
+    ] = Field(
+        default_factory=default_container_folders,
+        min_length=1,
+        description="folders in containers where driver libraries are mounted, comma-separated",
+    )
+    proc_root: _AbsolutePath = Field(Path("/proc"), description="where /proc of the host is")
+    sys_root: _AbsolutePath = Field(Path("/sys"), description="where /sys of the host is")
+    http_address: Annotated[str, AfterValidator(endpoint)] = Field(
+        ":8080",
+        description="[HOST]:PORT of /metrics, /healthz and /readyz; an empty value switches it off",
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="lowest level that is logged"
+    )
+    log_format: Literal["json", "text"] = Field(
+        "json", description="one JSON object a line, or text"
+    )
+    rescan_seconds: _Seconds = Field(60.0, description="seconds between two looks at the hardware")
+    resync_seconds: _Seconds = Field(
+        600.0, description="seconds between two full comparisons with the API server"
+    )
+
+    @property
+    def http_endpoint(self) -> Endpoint | None:
+        """None: switched off. An empty host means all addresses of both families."""
+        return Endpoint.parse(self.http_address)
+
+    @property
+    def plugin_dir(self) -> Path:
+        """Ours alone: service socket, ledger, locks."""
+        return self.kubelet_plugins_dir / self.driver_name

@@ -1,0 +1,79 @@
+"""What single values may look like. Each function returns the value or raises ValueError, whose
+text says what is allowed; who set it is added by the loader.
+"""
+
+from __future__ import annotations
+
+import platform
+import re
+from pathlib import Path
+from typing import Final, NamedTuple, Self
+
+_SUBDOMAIN: Final = re.compile(
+    r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*", re.ASCII
+)
+_MAX_SUBDOMAIN: Final = 253
+_ADDRESS: Final = re.compile(
+    r"(?P<host>\[[0-9a-fA-F:.]+\]|[^:\[\]\s/]*):(?P<port>[0-9]{1,5})", re.ASCII
+)
+_MAX_PORT: Final = 65535
+
+
+class Endpoint(NamedTuple):
+    """Where a server listens. `host` is empty for all addresses, without brackets for IPv6."""
+
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> Self | None:
+        """None for an empty text. ValueError for anything that is not `[HOST]:PORT`."""
+        if not text:
+            return None
+        match = _ADDRESS.fullmatch(text)
+        if match is None or int(match["port"]) > _MAX_PORT:
+            raise ValueError(
+                "allowed: :PORT, HOST:PORT, [IPV6]:PORT with a port up to 65535, or empty"
+            )
+        return cls(match["host"].strip("[]"), int(match["port"]))
+
+
+def endpoint(text: str) -> str:
+    Endpoint.parse(text)
+    return text
+
+
+def dns_subdomain(text: str) -> str:
+    if len(text) > _MAX_SUBDOMAIN or _SUBDOMAIN.fullmatch(text) is None:
+        raise ValueError(
+            "allowed: a DNS subdomain (lower case letters, digits, '-' and '.';"
+            " each part begins and ends with a letter or digit)"
+        )
+    return text
+
+
+def absolute(path: Path) -> Path:
+    if not path.is_absolute() or ".." in path.parts:
+        raise ValueError("allowed: an absolute path without '..'")
+    return path
+
+
+def container_folder(text: str) -> str:
+    return str(absolute(Path(text)))
+
+
+def default_container_folders() -> tuple[str, ...]:
+    """The loader's folders in images like Debian's and like Red Hat's, on this architecture."""
+    return f"/usr/lib/{platform.machine()}-linux-gnu", "/usr/lib64"
+
+
+def optional_path(value: object) -> object:
+    """An empty flag or variable means: not set."""
+    return None if value == "" else value
+
+
+def split_list(value: object) -> object:
+    """Flags and variables are texts, the file has lists."""
+    if isinstance(value, str):
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+    return value
