@@ -1,0 +1,1 @@
+"""What others see of the process: log lines, metrics, health."""

@@ -1,0 +1,108 @@
+"""The plugin's metrics, as methods that say what happened.
+
+Why a registry of its own: two plugins in one test process, and no metric of a library that we did
+not choose. Label values come from small closed sets; a claim or device is never one.
+
+Must not know who calls, or how metrics are served.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    generate_latest,
+)
+
+from driver.ports.kubelet import RpcOutcome
+
+CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
+
+_RPC_BUCKETS: Final = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 45)
+"""Seconds; the last is the kubelet's own time limit."""
+
+
+class Metrics:
+    """Implements `driver.ports.kubelet.RpcMetrics`. Safe for several threads."""
+
+    def __init__(self, *, version: str) -> None:
+        registry = CollectorRegistry()
+        self._registry = registry
+        self._rpcs = Histogram(
+            "tessera_kubelet_rpc_seconds",
+            "Calls of the kubelet, by gRPC method and outcome (ok, claim_error, error)",
+            ("method", "outcome"),
+            buckets=_RPC_BUCKETS,
+            registry=registry,
+        )
+        self._slice_writes = Counter(
+            "tessera_slice_writes_total",
+            "Writes of ResourceSlices that the API server took",
+            ("verb", "reason"),
+            registry=registry,
+        )
+        self._relists = Counter(
+            "tessera_reflector_relists_total",
+            "Full lists after the first, by resource",
+            ("resource",),
+            registry=registry,
+        )
+        self._nvml_errors = Counter(
+            "tessera_nvml_errors_total",
+            "Failed NVML calls, by function and NVML return code",
+            ("call", "code"),
+            registry=registry,
+        )
+        self._damaged = Counter(
+            "tessera_ledger_damaged_total", "Ledger files set aside", registry=registry
+        )
+        self._claims = Gauge(
+            "tessera_prepared_claims", "Claims prepared on this node", registry=registry
+        )
+        self._devices = Gauge(
+            "tessera_published_devices", "Devices in this node's slices", registry=registry
+        )
+        self._ready = Gauge(
+            "tessera_ready", "1 while every readiness condition is well", registry=registry
+        )
+        Gauge(
+            "tessera_build_info",
+            "Always 1; the version is a label",
+            ("version",),
+            registry=registry,
+        ).labels(version).set(1)
+        ProcessCollector(registry=registry)  # process_resident_memory_bytes, process_cpu_seconds
+
+    def observe(self, method: str, seconds: float, outcome: RpcOutcome) -> None:
+        self._rpcs.labels(method, outcome).observe(seconds)
+
+    def slice_written(self, verb: str, reason: str) -> None:
+        self._slice_writes.labels(verb, reason).inc()
+
+    def relisted(self, resource: str) -> None:
+        self._relists.labels(resource).inc()
+
+    def nvml_failed(self, call: str, code: int) -> None:
+        self._nvml_errors.labels(call, str(code)).inc()
+
+    def ledger_damaged(self) -> None:
+        self._damaged.inc()
+
+    def set_prepared_claims(self, count: int) -> None:
+        self._claims.set(count)
+
+    def set_published_devices(self, count: int) -> None:
+        self._devices.set(count)
+
+    def set_ready(self, ready: bool) -> None:
+        self._ready.set(int(ready))
+
+    def render(self) -> bytes:
+        """Prometheus text, of type `CONTENT_TYPE`."""
+        return generate_latest(self._registry)
