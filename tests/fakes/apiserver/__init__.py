@@ -1,0 +1,1 @@
+"""Pytest's way to the fake API server of hack/fakeapi."""
