@@ -1,0 +1,74 @@
+"""The simulated GPUs of the workers: per worker one machine state and one fake driver root.
+
+Why it exists: a node of the cluster must look to the driver as a GPU node does: a library, device
+nodes, the /proc and /sys entries; and a test must be able to turn its knobs from outside.
+
+Must not know: kind. The folders lie on the host and are mounted at fixed places of the node.
+"""
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from hack.kind.paths import State
+from hack.kind.shell import Failure
+from hack.simnvml import driverroot
+from hack.simnvml.kit import Machine
+from hack.simnvml.presets import preset
+
+# Where a node has them; charts and tests name these paths.
+NODE_RUN: Final = "/var/lib/tessera-sim/run"
+NODE_ROOT: Final = "/var/lib/tessera-sim/root"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeGpus:
+    """`run`: folder of the machine's state; `root`: the driver root. Paths of the host."""
+
+    run: Path
+    root: Path
+
+    @classmethod
+    def of(cls, state: State, node: str) -> "NodeGpus":
+        return cls(run=state.gpus / node / "run", root=state.gpus / node / "root")
+
+    def mounts(self) -> list[dict[str, object]]:
+        """For a node of kind's configuration."""
+        return [
+            {"hostPath": str(self.run), "containerPath": NODE_RUN},
+            {"hostPath": str(self.root), "containerPath": NODE_ROOT},
+        ]
+
+
+def create(state: State, nodes: Sequence[str], chosen: str) -> None:
+    """New machines for these nodes. The seed is the node's name, so no two GPUs share a UUID."""
+    remove(state)
+    for node in nodes:
+        gpus = NodeGpus.of(state, node)
+        machine = Machine.create(gpus.run, chosen, seed=node)
+        driverroot.render(machine, gpus.root, nodes=True)
+        machine.close()
+
+
+def check(chosen: str) -> None:
+    """Refuse an unknown preset before anything is started for it."""
+    try:
+        preset(chosen)
+    except ValueError as error:
+        raise Failure(f"argument --preset: {error}") from error
+
+
+def remove(state: State) -> None:
+    if state.gpus.exists():
+        shutil.rmtree(state.gpus)
+
+
+def reboot(state: State, node: str) -> None:
+    """What a restart of the machine does to its GPUs: a reset, another boot id, new files."""
+    gpus = NodeGpus.of(state, node)
+    machine = Machine.open(gpus.run)
+    machine.reboot()
+    driverroot.render(machine, gpus.root, nodes=True)
+    machine.close()
