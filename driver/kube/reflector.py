@@ -26,11 +26,14 @@ class Reflector:
         *,
         backoff: Backoff | None = None,
         patience: Patience | None = None,
+        listed: Callable[[], None] = lambda: None,
     ) -> None:
+        """`listed` is called after each full list but the first."""
         self._api = api
         self._query = query
         self._backoff = backoff or Backoff()
         self._patience = patience or Patience()
+        self._listed = listed
         self._store = Store()
         self._pace: Pace | None = None
 
@@ -49,7 +52,10 @@ class Reflector:
         closer.start()
         for event in forever(self._api, self._query, self._pace, opened.guard):
             if isinstance(event, Listing):
+                again = self._store.has_synced()
                 self._store.replace(event)
+                if again:
+                    self._listed()
             else:
                 self._store.feed(event)
         closer.join()

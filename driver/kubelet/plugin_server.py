@@ -57,6 +57,7 @@ class KubeletServer:
         patience: float = 30.0,
         clock: Callable[[], float] = time.monotonic,
         on_fatal: Callable[[Exception], None] = lambda _: None,
+        on_status: Callable[[RegistrationStatus], None] = lambda _: None,
     ) -> None:
         self._driver_name = driver_name
         self._plugin_dir = plugin_dir
@@ -81,6 +82,7 @@ class KubeletServer:
             versions=tuple(s.advertised for s in services if s.advertised is not None),
             patience=patience,
             clock=clock,
+            on_status=on_status,
         )
         self._registrar: UnixServer | None = None
         self._on_fatal = on_fatal

@@ -44,7 +44,9 @@ class Registration:
         versions: tuple[str, ...],
         patience: float,
         clock: Callable[[], float],
+        on_status: Callable[[RegistrationStatus], None] = lambda _: None,
     ) -> None:
+        """`on_status` hears what the kubelet answered; it must be quick and must not raise."""
         self._info = pb.PluginInfo(
             type=PLUGIN_TYPE,
             name=driver_name,
@@ -53,6 +55,7 @@ class Registration:
         )
         self._patience = patience
         self._clock = clock
+        self._on_status = on_status
         self._changed = threading.Condition()
         self._handshake = handshake.Handshake(since=clock())
         self._closed = False
@@ -143,4 +146,5 @@ class Registration:
             log.info("registered with the kubelet")
         else:
             log.error("the kubelet refused the registration: %s", request.error)
+        self._on_status(self.status)
         return pb.RegistrationStatusResponse()

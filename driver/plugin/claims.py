@@ -9,9 +9,8 @@ Must not know gRPC. Every error concerns one claim, and its text is for the user
 
 from __future__ import annotations
 
-import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from pydantic import ValidationError
 
@@ -21,6 +20,7 @@ from driver.core.claims import Intent, read_intent
 from driver.core.errors import ClaimError, KubeError, KubeNotFound, StateError
 from driver.core.ids import ClaimUID
 from driver.core.ledger import Entry, conflict, entry_for
+from driver.observe.logs import Log
 from driver.plugin.node import Hardware, Identity
 from driver.plugin.served import ServedVersion
 from driver.ports.kube import JsonObject, KubeApi
@@ -33,7 +33,7 @@ from driver.ports.kubelet import (
 )
 from driver.ports.state import CdiStore, DriverRoot, Ledger
 
-log = logging.getLogger(__name__)
+log = Log(__name__)
 
 
 class Claims:
@@ -49,7 +49,9 @@ class Claims:
         ledger: Ledger,
         cdi: CdiStore,
         driver_root: DriverRoot,
+        on_change: Callable[[int], None] = lambda _: None,
     ) -> None:
+        """`on_change` is told how many claims are prepared."""
         self._identity = identity
         self._hardware = hardware
         self._api = api
@@ -57,6 +59,8 @@ class Claims:
         self._ledger = ledger
         self._cdi = cdi
         self._driver_root = driver_root
+        self._on_change = on_change
+        on_change(len(ledger.entries()))
         self._lock = threading.Lock()
 
     def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[ClaimUID, PrepareAnswer]:
@@ -74,11 +78,12 @@ class Claims:
             with self._lock:
                 entry = self._hand_out(intent)
         except (ClaimError, StateError) as error:
-            log.warning("claim not prepared", extra={"claim": str(ref), "reason": str(error)})
+            log.warning("claim not prepared", claim=str(ref), reason=str(error))
             return Failure(message=str(error))
         log.info(
             "claim prepared",
-            extra={"claim": str(ref), "devices": [h.device for h in entry.holdings]},
+            claim=str(ref),
+            devices=[h.device for h in entry.holdings],
         )
         return tuple(
             PreparedDevice(
@@ -124,9 +129,10 @@ class Claims:
         gpus = {w.device.gpu.uuid: w.device.gpu for w in intent.wanted}
         spec = build_spec(entry, self._driver_root.files(tuple(gpus.values())))
         if self._cdi.ensure(entry.uid, spec) and entries.get(entry.uid) == entry:
-            log.warning("CDI file was missing or altered, restored", extra={"claim": entry.uid})
+            log.warning("CDI file was missing or altered, restored", claim=entry.uid)
         if entries.get(entry.uid) != entry:
             self._ledger.put(entry)
+            self._on_change(len(self._ledger.entries()))
         return entry
 
     def _unprepare_one(self, ref: ClaimRef) -> UnprepareAnswer:
@@ -136,10 +142,11 @@ class Claims:
                 known = ref.uid in self._ledger.entries()
                 self._cdi.remove(ref.uid)
                 self._ledger.remove(ref.uid)
+                self._on_change(len(self._ledger.entries()))
         except StateError as error:
-            log.warning("claim not unprepared", extra={"claim": str(ref), "reason": str(error)})
+            log.warning("claim not unprepared", claim=str(ref), reason=str(error))
             return Failure(message=f"claim {ref}: {error}")
-        log.info("claim unprepared", extra={"claim": str(ref), "known": known})
+        log.info("claim unprepared", claim=str(ref), known=known)
         return None
 
 

@@ -6,7 +6,6 @@ are in use stay as they are.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
 from typing import Protocol
@@ -14,11 +13,12 @@ from typing import Protocol
 from driver.core.errors import NvmlError
 from driver.core.inventory import build_inventory
 from driver.core.snapshot import NodeSnapshot
+from driver.observe.logs import Log
 from driver.plugin.node import Hardware
 from driver.plugin.supervise import Wakeup
 from driver.ports.nvml import GpuLibrary
 
-log = logging.getLogger(__name__)
+log = Log(__name__)
 
 
 class Pauses(Protocol):
@@ -39,6 +39,7 @@ class Discovery:
         *,
         pci_gpus: Callable[[], int],
         report: Callable[[str], None],
+        failed: Callable[[NvmlError], None],
         rescan: float,
         pauses: Pauses,
         wakeup: Wakeup,
@@ -47,6 +48,7 @@ class Discovery:
         self._hardware = hardware
         self._pci_gpus = pci_gpus
         self._report = report
+        self._tell_failure = failed
         self._rescan = rescan
         self._pauses = pauses
         self._wakeup = wakeup
@@ -62,6 +64,7 @@ class Discovery:
         try:
             snapshot = self._library.snapshot()
         except NvmlError as error:
+            self._tell_failure(error)
             return self._failed(str(error))
         if not snapshot.gpus and (on_bus := self._pci_gpus()):
             lost = "; ".join(lost.reason for lost in snapshot.lost)
@@ -74,14 +77,14 @@ class Discovery:
         self._tell_lost(snapshot)
         inventory = build_inventory(snapshot)
         if self._hardware.found(inventory):
-            log.info("GPUs found", extra={"devices": list(inventory.devices)})
+            log.info("GPUs found", devices=list(inventory.devices))
         self._report("")
         self._pauses.reset()
         return self._rescan
 
     def _failed(self, problem: str) -> float:
         if self._hardware.failed(problem):
-            log.error("GPUs cannot be read", extra={"reason": problem})
+            log.error("GPUs cannot be read", reason=problem)
         self._report(problem)
         return self._pauses.next()
 
@@ -89,5 +92,5 @@ class Discovery:
         lost = tuple(f"{each.where}: {each.reason}" for each in snapshot.lost)
         if lost != self._lost:
             for each in lost:
-                log.error("GPU does not answer and is not offered", extra={"reason": each})
+                log.error("GPU does not answer and is not offered", reason=each)
             self._lost = lost

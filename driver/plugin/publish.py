@@ -9,7 +9,6 @@ No failure ends the process: prepared claims need the kubelet's socket more than
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Collection
 from typing import Final, Protocol
@@ -21,6 +20,7 @@ from driver.core.errors import ContractError, KubeError, KubeInvalid, KubeNotFou
 from driver.core.ids import DeviceName
 from driver.core.inventory import Inventory
 from driver.core.pools import build_pool
+from driver.observe.logs import Log
 from driver.plugin.discover import Pauses
 from driver.plugin.node import Hardware, Identity
 from driver.plugin.served import Served, ServedVersion
@@ -28,16 +28,16 @@ from driver.plugin.supervise import Wakeup
 from driver.ports.kube import KubeApi, Reflector
 from driver.ports.resources import NODES
 
-log = logging.getLogger(__name__)
+log = Log(__name__)
 
 _FIRST_LIST: Final = 1.0
 """Seconds; longer would hold up the end of the process."""
 
 
 class SliceMetrics(Protocol):
-    def wrote(self, verb: str) -> None: ...
+    def slice_written(self, verb: str, reason: str) -> None: ...
 
-    def published(self, devices: int) -> None: ...
+    def set_published_devices(self, count: int) -> None: ...
 
 
 class Publisher:
@@ -99,7 +99,7 @@ class Publisher:
 
     def _failed(self, problem: str, pause: float) -> float:
         if problem and problem != self._problem:
-            log.error("slices cannot be published", extra={"reason": problem})
+            log.error("slices cannot be published", reason=problem)
         self._problem = problem
         self._report(problem)
         return pause
@@ -118,8 +118,8 @@ class Publisher:
         for write in writes:
             self._execute(write, pool, served)
         if writes:
-            log.info("slices published", extra={"pool": pool.name, "writes": len(writes)})
-        self._metrics.published(sum(len(s.devices) for s in pool.slices))
+            log.info("slices published", pool=pool.name, writes=len(writes))
+        self._metrics.set_published_devices(sum(len(s.devices) for s in pool.slices))
         return True
 
     def _wanted(self, inventory: Inventory, stored: Collection[StoredSlice]) -> Pool:
@@ -145,7 +145,6 @@ class Publisher:
         assert self._reflector is not None and self._owner is not None  # noqa: S101, PT018
         match write:
             case Delete(stored=stored, reason=reason):
-                self._tell("delete", stored.name, reason)
                 try:
                     self._api.delete(
                         served.slices,
@@ -155,6 +154,7 @@ class Publisher:
                     )
                 except KubeNotFound:
                     return
+                self._tell("delete", stored.name, reason)
             case Put(wanted=wanted, generation=generation, over=over, reason=reason):
                 body = encode_slice(
                     wanted,
@@ -164,13 +164,13 @@ class Publisher:
                     version=served.version,
                     over=over,
                 )
-                self._tell("create" if over is None else "replace", wanted.name, reason)
                 send = self._api.create if over is None else self._api.replace
                 self._reflector.observe(send(served.slices, body))
+                self._tell("create" if over is None else "replace", wanted.name, reason)
 
     def _tell(self, verb: str, name: str, reason: str) -> None:
-        log.info("slice written", extra={"verb": verb, "slice": name, "reason": reason})
-        self._metrics.wrote(verb)
+        log.info("slice written", verb=verb, slice=name, reason=reason)
+        self._metrics.slice_written(verb, reason)
 
 
 def kept_devices(

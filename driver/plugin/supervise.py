@@ -6,12 +6,13 @@ go on serving half of its duties. A restart by the kubelet is the honest answer.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable
 
-log = logging.getLogger(__name__)
+from driver.observe.logs import Log
+
+log = Log(__name__)
 
 
 class Wakeup:
@@ -77,7 +78,7 @@ class Supervisor:
         try:
             run(self.stop)
         except BaseException as error:
-            log.exception("thread died", extra={"loop": name})
+            log.exception("thread died", loop=name)
             self.fail(error)
             return
         if not self.stop.is_set():

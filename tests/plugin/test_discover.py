@@ -49,6 +49,7 @@ def discovery(
         hardware,
         pci_gpus=lambda: on_bus,
         report=seen.reports.append,
+        failed=lambda _: None,
         rescan=60.0,
         pauses=Steps(),
         wakeup=Wakeup(),

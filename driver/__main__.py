@@ -1,0 +1,7 @@
+"""`python -m driver` is `tessera`."""
+
+import sys
+
+from driver.cli import main
+
+sys.exit(main())

@@ -1,0 +1,64 @@
+"""The command `tessera`: reads the command line, and hands over to one use case.
+
+Exit codes: 0, asked to end and did; 1, ended by a failure, which the last line names; 2, a setting,
+flag or environment value is wrong, or a folder that is needed is not there.
+
+Must not know what a use case does. Use cases are imported when they are asked for: `--help` should
+not load gRPC.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from driver.config.flags import Parser, add_flags, given
+from driver.config.load import load
+from driver.config.settings import PluginSettings
+from driver.config.show import dump
+from driver.core.errors import ConfigError
+
+OK, FAILED, WRONG = 0, 1, 2
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The process's exit code."""
+    try:
+        chosen = _parser().parse_args(arguments)
+        run: Callable[[Namespace], int] = chosen.run
+        return run(chosen)
+    except ConfigError as error:
+        print(f"tessera: {error}", file=sys.stderr)
+        return WRONG
+
+
+def _parser() -> Parser:
+    parser = Parser(prog="tessera", description="DRA driver for NVIDIA GPUs and MIG partitions")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    plugin = commands.add_parser(
+        "plugin", help="run the node plugin", description="Serves the kubelet of this node."
+    )
+    add_flags(plugin, PluginSettings)
+    plugin.add_argument(
+        "--print-config", action="store_true", help="print the settings in force and end"
+    )
+    plugin.set_defaults(run=_plugin)
+    return parser
+
+
+def _plugin(chosen: Namespace) -> int:
+    settings = load(
+        PluginSettings,
+        flags=given(chosen, PluginSettings),
+        environ=os.environ,
+        file=Path(chosen.config) if chosen.config else None,
+    )
+    if chosen.print_config:
+        print(dump(settings), end="")
+        return OK
+    from driver.plugin.app import run  # noqa: PLC0415 - see the module's docstring
+
+    return run(settings)
