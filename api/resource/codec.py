@@ -132,6 +132,7 @@ _EFFECTS: Final = {effect.value for effect in TaintEffect}
 def _decode_content(name: str, spec: Mapping[str, Any]) -> Slice | None:
     try:
         _only(spec, "driver", "nodeName", "pool", "devices", "sharedCounters")
+        _only(spec["pool"], "name", "generation", "resourceSliceCount")
         return Slice(
             name=name,
             devices=tuple(_decode_device(d) for d in spec.get("devices") or ()),

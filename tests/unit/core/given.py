@@ -3,12 +3,12 @@
 from typing import Any
 
 from api.resource.claim import ResourceClaim
-from driver.core.ids import GpuUuid
+from driver.core.ids import GpuUuid, PoolName
 from driver.core.snapshot import DriverFacts, GpuFacts, MigState, NodeSnapshot, PciAddress
 
 DRIVER = "gpu.tessera.dev"
 NODE = "node-1"
-POOL = "node-1/tessera"
+POOL = PoolName("node-1/tessera")
 FACTS = DriverFacts(driver="580.95.05", cuda=(13, 0))
 
 
