@@ -35,6 +35,12 @@ LIBRARY_FLAGS: Final = (
 )
 
 
+def library_path() -> Path:
+    """The library to use: SIMNVML_LIBRARY where there is no compiler, as in a pod; else built."""
+    given = os.environ.get("SIMNVML_LIBRARY")
+    return Path(given) if given else build()
+
+
 def build(out_dir: Path | None = None) -> Path:
     """The path of an up-to-date library; the listing tool lies beside it as `nvidia-smi`."""
     out = out_dir if out_dir is not None else DEFAULT_OUT

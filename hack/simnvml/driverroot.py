@@ -15,7 +15,7 @@ import stat
 from pathlib import Path
 from typing import Final
 
-from hack.simnvml.build import LIBRARY, SMI, build
+from hack.simnvml.build import LIBRARY, SMI, library_path
 from hack.simnvml.caps import CONFIG, MONITOR, capability_files, mig_minors
 from hack.simnvml.gpu import Gpu
 from hack.simnvml.kit import Machine
@@ -48,7 +48,7 @@ def render(machine: Machine, root: Path, *, nodes: bool, ahead: bool = True) -> 
 
 
 def _userland(machine: Machine, root: Path) -> None:
-    built = build()
+    built = library_path()
     folder = root / LIBRARY_FOLDER
     name = f"libnvidia-ml.so.{machine.get('driver')}"
     for old in folder.glob("libnvidia-ml.so.*"):

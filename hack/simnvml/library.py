@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import ClassVar, Final
 
-from hack.simnvml.build import build
+from hack.simnvml.build import library_path
 
 NOBODY: Final = 0xFFFFFFFF
 RULE_CRASH: Final = -1
@@ -116,19 +116,18 @@ _SIGNATURES: Final[dict[str, tuple[object, list[object]]]] = {
     "sim_calls": (c.c_uint64, [_MACHINE, c.c_char_p]),
     "sim_call_log": (c.c_uint32, [_MACHINE, c.POINTER(CallStruct), c.c_uint32]),
     "sim_wait_calls": (c.c_int, [_MACHINE, c.c_char_p, c.c_uint64, c.c_uint32]),
-    "sim_crash": (None, [_MACHINE]),
     "sim_layout": (c.c_int, [c.c_uint32, c.POINTER(LayoutStruct)]),
 }
 
 
 @cache
 def load(path: Path | None = None) -> c.CDLL:
-    """The library with its control functions declared, built first when `path` is not given.
+    """The library with its control functions declared; by default the one of `library_path()`.
 
     Loaded with its symbols global and under the SONAME that NVML bindings ask for: from then on
     `CDLL("libnvidia-ml.so.1")` in this process gives this library.
     """
-    library = c.CDLL(str(path if path is not None else build()), mode=c.RTLD_GLOBAL)
+    library = c.CDLL(str(path if path is not None else library_path()), mode=c.RTLD_GLOBAL)
     for name, (result, arguments) in _SIGNATURES.items():
         function = getattr(library, name)
         function.restype = result

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from hack.simnvml import library
-from hack.simnvml.build import build
+from hack.simnvml.build import library_path
 from hack.simnvml.kit import Machine
 
 __all__ = ["MachineFactory", "make_machine", "preload"]
@@ -27,7 +27,7 @@ MachineFactory = Callable[..., Machine]
 def preload() -> Path:
     """Builds and loads the library: pynvml's CDLL("libnvidia-ml.so.1") then finds it by SONAME."""
     library.load()
-    return build()
+    return library_path()
 
 
 @pytest.fixture

@@ -126,7 +126,7 @@ typedef struct {
     char name[96];
 } GiProfileV2;
 typedef struct {
-    u32 version, id, slices, count, sm, ce, dec, enc, jpeg, ofa;
+    u32 version, id, slices, count, sm, ce, dec, enc, jpeg, ofa; /* no p2p any more */
     u64 memory_mib;
     char name[96];
     u32 capabilities;

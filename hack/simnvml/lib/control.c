@@ -5,7 +5,6 @@
 #include "control.h"
 #include <errno.h>
 #include <fnmatch.h>
-#include <stdlib.h>
 
 enum { NO_SUCH = -1, OUT_OF_RANGE = -2, NO_ROOM = -3 };
 
@@ -345,11 +344,4 @@ EXPORT int sim_wait_calls(void *machine, const char *glob, u64 at_least, u32 tim
     m->s->activity_waiters--;
     machine_unlock(m);
     return short_of;
-}
-
-/* Ends the process while it holds the lock, to prove that the others go on. */
-EXPORT void sim_crash(void *machine)
-{
-    machine_lock(machine);
-    abort();
 }

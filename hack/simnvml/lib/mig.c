@@ -115,15 +115,6 @@ EXPORT ret_t nvmlDeviceGetMaxMigDeviceCount(void *device, u32 *out)
 
 /* ---- profiles ---- */
 
-static GiProfileV2 describe(const Profile *p, u32 version)
-{
-    GiProfileV2 out = {.version = version, .id = p->id, .slices = p->slices, .count = p->count,
-                       .sm = p->sm, .ce = p->ce, .dec = p->dec, .enc = p->enc, .jpeg = p->jpeg,
-                       .ofa = p->ofa, .memory_mib = p->memory_mib};
-    memcpy(out.name, p->name, sizeof out.name);
-    return out;
-}
-
 EXPORT ret_t nvmlDeviceGetGpuInstanceProfileInfo(void *device, u32 index, GiProfile *out)
 {
     ENTER(device, ON_GPU);
@@ -136,45 +127,56 @@ EXPORT ret_t nvmlDeviceGetGpuInstanceProfileInfo(void *device, u32 index, GiProf
     LEAVE(OK);
 }
 
-/* v2 and v3 share their head; v3 adds a capability mask. */
-static ret_t give_profile(const Call *c, const Profile *p, GiProfileV2 *out)
+enum { CAPABILITY_P2P = 1, CAPABILITY_GRAPHICS = 2 };
+
+static u32 capabilities(u32 index)
 {
-    u32 version = out->version;
-    *out = describe(p, version);
-    if (version == VERSION(GiProfileV3, 3)) {
-        GiProfileV3 *wide = (GiProfileV3 *)out;
-        u32 index = (u32)(p - c->g->profile);
-        int graphics = (index >= 10 && index <= 12) || index == 17;
-        wide->capabilities = graphics ? 2 : 1 /* P2P */;
-    }
-    return OK;
+    int graphics = (index >= 10 && index <= 12) || index == 17; /* the _GFX profiles */
+    return graphics ? CAPABILITY_GRAPHICS : CAPABILITY_P2P;
 }
 
-static ret_t check_profile_version(const Call *c, u32 version)
+/* v2 and v3 are of one size; `out` says by its version which of them it is. */
+static ret_t give_profile(const Call *c, u32 index, GiProfileV2 *out)
 {
-    int known = version == VERSION(GiProfileV2, 2) || version == VERSION(GiProfileV3, 3);
-    return known && version >> 24 <= c->s->profile_version_max ? OK : ARGUMENT_VERSION_MISMATCH;
+    u32 version = out->version;
+    if (version >> 24 > c->s->profile_version_max)
+        return ARGUMENT_VERSION_MISMATCH;
+    const Profile *p = index < MAX_PROFILE ? &c->g->profile[index] : NULL;
+    if (!c->g->mig_capable || !p || !p->used)
+        return NOT_SUPPORTED;
+    if (version == VERSION(GiProfileV2, 2)) {
+        *out = (GiProfileV2){.version = version, .id = p->id, .slices = p->slices,
+                             .count = p->count, .sm = p->sm, .ce = p->ce, .dec = p->dec,
+                             .enc = p->enc, .jpeg = p->jpeg, .ofa = p->ofa,
+                             .memory_mib = p->memory_mib};
+        memcpy(out->name, p->name, sizeof out->name);
+        return OK;
+    }
+    if (version == VERSION(GiProfileV3, 3)) {
+        GiProfileV3 *v3 = (GiProfileV3 *)out;
+        *v3 = (GiProfileV3){.version = version, .id = p->id, .slices = p->slices,
+                            .count = p->count, .sm = p->sm, .ce = p->ce, .dec = p->dec,
+                            .enc = p->enc, .jpeg = p->jpeg, .ofa = p->ofa,
+                            .memory_mib = p->memory_mib, .capabilities = capabilities(index)};
+        memcpy(v3->name, p->name, sizeof v3->name);
+        return OK;
+    }
+    return ARGUMENT_VERSION_MISMATCH;
 }
 
 EXPORT ret_t nvmlDeviceGetGpuInstanceProfileInfoV(void *device, u32 index, GiProfileV2 *out)
 {
     ENTER(device, ON_GPU);
     REFUSE_IF(!out || index >= MAX_PROFILE, INVALID_ARGUMENT);
-    REFUSE_IF(check_profile_version(&c, out->version), ARGUMENT_VERSION_MISMATCH);
-    const Profile *p = &c.g->profile[index];
-    REFUSE_IF(!c.g->mig_capable || !p->used, NOT_SUPPORTED);
-    LEAVE(give_profile(&c, p, out));
+    LEAVE(give_profile(&c, index, out));
 }
 
 EXPORT ret_t nvmlDeviceGetGpuInstanceProfileInfoByIdV(void *device, u32 id, GiProfileV2 *out)
 {
     ENTER(device, ON_GPU);
     REFUSE_IF(!out, INVALID_ARGUMENT);
-    REFUSE_IF(check_profile_version(&c, out->version), ARGUMENT_VERSION_MISMATCH);
     REFUSE_IF(!mig_is_on(c.g), NOT_SUPPORTED);
-    u32 index = profile_index(c.g, id);
-    REFUSE_IF(index == NO_PROFILE, NOT_SUPPORTED);
-    LEAVE(give_profile(&c, &c.g->profile[index], out));
+    LEAVE(give_profile(&c, profile_index(c.g, id), out));
 }
 
 /* Works with MIG off, as the real one does: a driver can plan before it switches. */
