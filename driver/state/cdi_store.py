@@ -56,7 +56,8 @@ class CdiDir:
     def ensure(self, uid: ClaimUID, spec: Mapping[str, JsonValue]) -> bool:
         """Make the file equal to `spec`; whether it had to be written."""
         name = cdi_file(checked(uid))
-        data = json.dumps(spec, sort_keys=True, indent=1).encode() + b"\n"
+        # One line: with an indent the encoder is pure Python, and this is done at each preparation.
+        data = json.dumps(spec, sort_keys=True, separators=(",", ":")).encode() + b"\n"
         if self._read(name) == data:
             return False
         if self._create:

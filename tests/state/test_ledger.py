@@ -1,0 +1,174 @@
+import errno
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from driver.core.errors import StateError, StateTooNew
+from driver.core.ids import ClaimUID
+from driver.core.ledger import Entry
+from driver.state.ledger import LedgerDir
+from driver.state.ledger_file import encode
+from tests.state.faults import ScriptedFiles, names
+from tests.state.test_atomic import DURABLE_WRITE
+from tests.state.test_ledger_file import ONE, sealed
+
+TWO = replace(ONE, uid=ClaimUID("c0ffee-2"), name="infer")
+Damage = list[tuple[Path, str]]
+NOON = datetime(2026, 11, 30, 12, tzinfo=UTC)
+
+
+def opened(
+    path: Path, files: ScriptedFiles | None = None, damage: Damage | None = None
+) -> LedgerDir:
+    def on_damage(where: Path, reason: str) -> None:
+        if damage is None:
+            pytest.fail(f"{where} is damaged: {reason}")
+        damage.append((where, reason))
+
+    return LedgerDir(path, "n1", on_damage=on_damage, now=lambda: NOON, files=files)
+
+
+def on_disk(path: Path) -> dict[ClaimUID, Entry]:
+    return dict(opened(path).entries())
+
+
+def test_entries_are_there_again_after_a_restart_and_readable_by_the_owner_alone(tmp_path):
+    ledger = opened(tmp_path / "a" / "ledger")
+    ledger.put(ONE)
+    ledger.put(TWO)
+    ledger.remove(ONE.uid)
+    assert on_disk(tmp_path / "a" / "ledger") == {TWO.uid: TWO} == ledger.entries()
+    assert (tmp_path / "a" / "ledger").stat().st_mode & 0o777 == 0o700
+    assert (tmp_path / "a" / "ledger" / "c0ffee-2.json").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_put_costs_one_sync_of_the_file_and_one_of_the_folder(tmp_path):
+    files = ScriptedFiles()
+    ledger = opened(tmp_path, files)
+    files.calls.clear()
+    ledger.put(ONE)
+    assert files.calls == DURABLE_WRITE
+
+
+def test_entries_given_out_do_not_change_and_cannot_be_changed(tmp_path):
+    ledger = opened(tmp_path)
+    ledger.put(ONE)
+    seen = ledger.entries()
+    ledger.put(TWO)
+    assert set(seen) == {ONE.uid}
+    with pytest.raises(TypeError):
+        seen[TWO.uid] = TWO  # type: ignore[index]
+
+
+@pytest.mark.parametrize("step", range(len(DURABLE_WRITE)))
+def test_after_a_failed_put_memory_says_what_a_restart_would_find(tmp_path, step):
+    files = ScriptedFiles()
+    ledger = opened(tmp_path, files)
+    ledger.put(ONE)
+    files.fail_at, files.error = len(files.calls) + step, OSError(errno.EIO, os.strerror(errno.EIO))
+    changed = replace(ONE, boot_id="b2")
+    with pytest.raises(StateError, match=r"c0ffee-1\.json"):
+        ledger.put(changed)
+    assert ledger.entries() == on_disk(tmp_path)
+    ledger.put(changed)
+    assert ledger.entries() == on_disk(tmp_path) == {ONE.uid: changed}
+
+
+@pytest.mark.parametrize("step", range(5))
+def test_a_removal_that_failed_half_way_is_finished_the_next_time(tmp_path, step):
+    files = ScriptedFiles()
+    ledger = opened(tmp_path, files)
+    ledger.put(ONE)
+    files.fail_at, files.error = len(files.calls) + step, OSError(errno.EIO, os.strerror(errno.EIO))
+    with pytest.raises(StateError, match="cannot remove"):
+        ledger.remove(ONE.uid)
+    assert ledger.entries() == {ONE.uid: ONE}
+    files.calls.clear()
+    files.fail_at = None
+    ledger.remove(ONE.uid)
+    assert files.count("fsync") == 1
+    assert ledger.entries() == on_disk(tmp_path) == {}
+
+
+def test_removing_an_unknown_claim_changes_nothing(tmp_path):
+    files = ScriptedFiles()
+    opened(tmp_path, files).remove(ClaimUID("nobody"))
+    assert files.count("fsync") == 0
+
+
+@pytest.mark.parametrize("uid", ["", "..", "../x", "a/b", ".hidden", "a.b", "a\0b", "ü", "x" * 129])
+def test_a_uid_that_could_name_another_file_is_refused(tmp_path, uid):
+    ledger = opened(tmp_path / "ledger")
+    with pytest.raises(StateError, match="cannot be a file name"):
+        ledger.put(replace(ONE, uid=ClaimUID(uid)))
+    with pytest.raises(StateError, match="cannot be a file name"):
+        ledger.remove(ClaimUID(uid))
+    assert names(tmp_path) == ["ledger"]
+    assert names(tmp_path / "ledger") == []
+
+
+def test_damaged_files_are_set_aside_and_reported_and_the_start_goes_on(tmp_path):
+    opened(tmp_path).put(ONE)
+    whole = encode(ONE, node="n1")
+    (tmp_path / "empty.json").write_bytes(b"")
+    (tmp_path / "renamed.json").write_bytes(whole)
+    (tmp_path / "foreign.json").write_bytes(encode(ONE, node="n2"))
+    (tmp_path / "notes.txt").write_text("not ours to judge")
+    damage: Damage = []
+    ledger = opened(tmp_path, damage=damage)
+    assert set(ledger.entries()) == {ONE.uid}
+    assert {where.name: reason for where, reason in damage} == {
+        "empty.json.damaged-20261130T120000.000000Z": "empty.json: not two whole lines (0 bytes)",
+        "foreign.json.damaged-20261130T120000.000000Z": (
+            "foreign.json: written on node 'n2', this is 'n1'"
+        ),
+        "renamed.json.damaged-20261130T120000.000000Z": (
+            "renamed.json: the file name is not that of claim 'c0ffee-1'"
+        ),
+    }
+    kept = {where.name.partition(".")[0]: where for where, _ in damage}
+    assert kept["renamed"].read_bytes() == whole
+    assert names(tmp_path) == ["c0ffee-1.json", "damaged", "notes.txt"]
+    assert on_disk(tmp_path) == {ONE.uid: ONE}
+
+
+def test_a_file_of_a_later_version_stops_the_start_and_stays_as_it_is(tmp_path):
+    later = sealed(b"{}", version=2)
+    (tmp_path / "c0ffee-1.json").write_bytes(later)
+    with pytest.raises(StateTooNew, match=r"c0ffee-1\.json"):
+        opened(tmp_path)
+    assert (tmp_path / "c0ffee-1.json").read_bytes() == later
+
+
+def test_what_another_process_wrote_is_seen_after_a_reload(tmp_path):
+    ours, theirs = opened(tmp_path), opened(tmp_path)
+    ours.put(ONE)
+    theirs.put(TWO)
+    ours.reload()
+    assert ours.entries() == {ONE.uid: ONE, TWO.uid: TWO}
+
+
+def test_a_dead_writers_temp_file_is_gone_after_the_start(tmp_path):
+    (tmp_path / ".tessera-00.tmp").write_text("half")
+    opened(tmp_path)
+    assert names(tmp_path) == []
+
+
+def test_many_threads_lose_nothing(tmp_path):
+    ledger = opened(tmp_path)
+    claims = [replace(ONE, uid=ClaimUID(f"c-{n}")) for n in range(48)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(ledger.put, claims))
+        list(pool.map(ledger.remove, [c.uid for c in claims[::2]]))
+    assert ledger.entries() == on_disk(tmp_path) == {c.uid: c for c in claims[1::2]}
+
+
+@pytest.mark.parametrize("place", ["ledger", "ledger/deeper"])
+def test_a_file_where_the_folder_should_be_is_named(tmp_path, place):
+    (tmp_path / "ledger").write_text("in the way")
+    with pytest.raises(StateError, match=f"cannot make the folder {tmp_path / place}.*remove it"):
+        opened(tmp_path / place)
