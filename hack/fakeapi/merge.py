@@ -41,13 +41,9 @@ def owned_by(applied: Obj) -> dict[Path, Any]:
 def apply(stored: Obj, applied: Obj, *, given_up: set[Path]) -> Obj:
     """`stored` with all of `applied`, and without what its manager owned and left out."""
     result: Obj = _merge(copy.deepcopy(stored), copy.deepcopy(applied), ())
-    for path in sorted(given_up, key=len, reverse=True):
+    for path in sorted(given_up, key=lambda p: (_is_key(p), -len(p))):
         _remove(result, path, ())
     return result
-
-
-def leaf(obj: Obj, path: Path) -> Any:
-    return owned_by(obj).get(path)
 
 
 def _leaves(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
@@ -109,9 +105,15 @@ def _remove(value: Any, path: Path, at: Path) -> None:
             del value[step]
         return
     keys = _list_keys(at)
-    if isinstance(value, list) and keys:
-        for entry in [e for e in value if _identity(e, keys) == step]:
-            if rest:
-                _remove(entry, tuple(rest), (*at, step))
-            if not rest or set(entry) <= set(keys):
-                value.remove(entry)
+    if not isinstance(value, list) or not keys:
+        return
+    for entry in [e for e in value if _identity(e, keys) == step]:
+        if len(rest) > 1 or rest[0] not in keys:
+            _remove(entry, tuple(rest), (*at, step))
+        elif set(entry) <= set(keys):
+            value.remove(entry)
+
+
+def _is_key(path: Path) -> bool:
+    """The keys of a list's entry go last, and take the entry with them if nothing else is left."""
+    return len(path) > 1 and path[-1] in (_list_keys(path[:-2]) or ())
