@@ -27,7 +27,10 @@ OK, FAILED, WRONG = 0, 1, 2
 def main(arguments: Sequence[str] | None = None) -> int:
     """The process's exit code."""
     try:
-        chosen = _parser().parse_args(arguments)
+        chosen, unknown = _parser().parse_known_args(arguments)
+        if unknown:
+            # By the command's own parser: it knows the flag that was meant.
+            chosen.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
         run: Callable[[Namespace], int] = chosen.run
         return run(chosen)
     except ConfigError as error:
@@ -45,7 +48,7 @@ def _parser() -> Parser:
     plugin.add_argument(
         "--print-config", action="store_true", help="print the settings in force and end"
     )
-    plugin.set_defaults(run=_plugin)
+    plugin.set_defaults(run=_plugin, parser=plugin)
     return parser
 
 

@@ -1,0 +1,1 @@
+"""What Tessera does, shown on simulated GPUs: without a cluster, and on one (`kind.py`)."""
