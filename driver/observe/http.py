@@ -83,10 +83,11 @@ def _checked(check: Check) -> _Answer:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    server_version = "tessera"
-    sys_version = ""
     timeout = _REQUEST_SECONDS
     server: _Server
+
+    def version_string(self) -> str:
+        return "tessera"
 
     def do_GET(self) -> None:
         self._serve(with_body=True)
