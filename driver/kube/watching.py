@@ -80,7 +80,10 @@ class Pace:
     def pause(self, query: Query, error: KubeError) -> None:
         delay = self._backoff.next(at_least=error.retry_after)
         self.trouble = str(error)
-        log.warning("watching %s failed, again in %.1f s: %s", query, delay, error)
+        log.warning(
+            "watch failed",
+            extra={"query": str(query), "again_in_s": round(delay, 1), "error": str(error)},
+        )
         self.stopped(delay)
 
     def pause_after_end(self, opened_at: float) -> None:
