@@ -146,7 +146,7 @@ def _taint_times(spec: Mapping[str, Any]) -> Iterator[tuple[tuple[str, Taint], s
     for device in spec.get("devices") or ():
         for taint in (device.get("basic") or device).get("taints") or ():
             if "timeAdded" in taint and taint["effect"] in _EFFECTS:
-                yield (device["name"], _decode_taint(taint)), taint["timeAdded"]
+                yield (device["name"], _taint(taint)), taint["timeAdded"]
 
 
 def _encode_device(
@@ -196,6 +196,10 @@ def _encode_taint(taint: Taint, added: str | None) -> JsonObject:
 
 def _decode_taint(obj: Mapping[str, Any]) -> Taint:
     _only(obj, "key", "value", "effect", "timeAdded")
+    return _taint(obj)
+
+
+def _taint(obj: Mapping[str, Any]) -> Taint:
     return Taint(key=obj["key"], value=obj.get("value", ""), effect=TaintEffect(obj["effect"]))
 
 

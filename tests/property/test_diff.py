@@ -80,7 +80,7 @@ def settled(server: Server, wanted: Pool, owner: NodeOwner) -> None:
     assert plan_writes(wanted, server.stored(), owner=owner) == []
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(ROUNDS, max_size=4), pools(), OWNERS, st.sampled_from(VERSIONS))
 def test_any_history_converges_in_one_round_and_misleads_no_reader(history, wanted, owner, version):
     server, seen = Server(version), set[View]()
@@ -93,7 +93,7 @@ def test_any_history_converges_in_one_round_and_misleads_no_reader(history, want
     assert server.newest(POOL) >= before
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(pools(), pools(), CRASHES, st.data())
 def test_a_crash_after_any_write_is_made_good_by_the_next_start(first, second, lives, data):
     """Also by a start that wants the first pool again: the way back is a way like any other."""
@@ -105,7 +105,7 @@ def test_a_crash_after_any_write_is_made_good_by_the_next_start(first, second, l
     settled(server, wanted, ME)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(pools(), pools())
 def test_the_writes_are_as_few_as_the_contract_allows(first, second):
     """Every slice once if the generation must rise, else only what differs."""
@@ -121,7 +121,7 @@ def test_the_writes_are_as_few_as_the_contract_allows(first, second):
         assert (writes, server.newest(POOL)) == (len(old.keys() | new.keys()), 2)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(pools(), st.frozensets(st.integers(0, 3)))
 def test_what_a_kubelet_wiped_comes_back_with_as_many_writes_as_slices_are_gone(pool, wiped):
     server = Server()
@@ -133,7 +133,7 @@ def test_what_a_kubelet_wiped_comes_back_with_as_many_writes_as_slices_are_gone(
     settled(server, pool, ME)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(pools())
 def test_a_new_node_object_takes_over_every_slice(pool):
     server, again = Server(), NodeOwner(name=NODE, uid="node-again")
@@ -142,7 +142,7 @@ def test_a_new_node_object_takes_over_every_slice(pool):
     settled(server, pool, again)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(pools(), pools())
 def test_slices_of_another_pool_make_room_even_where_they_bear_our_names(ours, theirs):
     server = Server()

@@ -43,7 +43,7 @@ def test_any_node_gives_a_legal_pool_and_the_same_bytes_in_any_order_of_finding(
     assert as_bytes(pool_of(shuffled)) == as_bytes(pool)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, 130), st.integers(0, 130), st.randoms())
 def test_up_to_130_gpus_are_offered_once_each_and_lost_ones_in_use_stay(count, in_use, random):
     gpus = tuple(random.sample(FULL.gpus, len(FULL.gpus)))

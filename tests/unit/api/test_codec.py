@@ -115,6 +115,12 @@ def test_a_stored_slice_is_read_with_all_that_decides_about_it():
     assert (got.generation, got.count, got.owner, got.content) == (3, 2, OWNER, GPUS)
 
 
+def test_stored_counters_are_read_by_value():
+    obj = stored(SETS)
+    obj["spec"]["sharedCounters"][0]["counters"]["a"] = {"value": "1000m"}
+    assert decode_stored(obj).content == SETS
+
+
 def test_null_and_empty_lists_read_as_nothing():
     obj = stored(Slice(name="s"))
     obj["spec"] |= {"devices": None, "sharedCounters": []}
@@ -148,7 +154,7 @@ def _device(**more: Any) -> dict[str, Any]:
         _device(consumesCounters=[{"counterSet": "s"}]),
         _device(consumesCounters=[{"counterSet": "s", "counters": {}, "new": 1}]),
         _device(taints=[{"key": "k", "effect": "NoBreathing", "timeAdded": "T"}]),
-        _device(taints=[{"key": "k", "effect": "None", "new": 1}]),
+        _device(taints=[{"key": "k", "effect": "None", "timeAdded": "T", "new": 1}]),
     ],
 )
 def test_content_that_we_never_write_is_nothing_that_could_be_wanted(spec):

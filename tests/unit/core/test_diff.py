@@ -84,6 +84,10 @@ def test_a_new_slice_raises_the_generation_and_is_created_last():
     ]
 
 
+def test_a_pool_that_grows_is_never_completed_at_the_generation_of_the_smaller_one():
+    assert plan(pool(A, B), stored(A, count=1)) == ["replace a at 6", "create b at 6"]
+
+
 def test_a_slice_that_is_no_longer_wanted_goes_first():
     assert plan(pool(A, C), *AT_5) == ["delete b", "replace a at 6", "replace c at 6"]
 
@@ -114,7 +118,7 @@ def test_one_gone_and_one_changed_still_need_no_new_generation():
 
 
 def test_an_interrupted_bump_is_completed_at_its_own_generation():
-    half = (stored(A, generation=6), stored(part("b", "old")), stored(C))
+    half = (stored(A, generation=6), stored(part("b", "old")), stored(part("c", "old")))
     assert plan(ABC, *half) == ["replace b at 6", "replace c at 6"]
 
 
