@@ -146,9 +146,14 @@ def test_an_own_write_is_visible_before_its_event(fake: ApiServer, api: Client, 
     assert stored["kind"] == "ResourceSlice"
 
 
-def stops_quickly(reflector: Reflector, server: ApiServer, run: Run) -> None:
+def stops_quickly(api: Client, server: ApiServer, run: Run) -> None:
+    """Once an event has come the reader is in the stream; nothing more comes for a minute."""
+    reflector = quick(api, silence=60.0)
+    changes = follow(reflector)
     running = run(reflector)
     server.requests.wait_for("watch", "resourceslices")
+    make(server, "a")
+    assert changes.get(timeout=5).key == ("", "a")
     began = time.monotonic()
     running.stop.set()
     running.thread.join(5)
@@ -156,9 +161,9 @@ def stops_quickly(reflector: Reflector, server: ApiServer, run: Run) -> None:
     assert time.monotonic() - began < 1.0
 
 
-def test_a_stop_ends_a_read_that_is_blocked(fake: ApiServer, api: Client, run: Run) -> None:
-    fake.fail(Silence(), verb="watch")
-    stops_quickly(quick(api, silence=60.0), fake, run)
+def test_a_stop_ends_a_read_that_is_blocked(connect: Connect, run: Run) -> None:
+    with ApiServer() as server:
+        stops_quickly(connect(server), server, run)
 
 
 def test_a_stop_ends_a_read_that_is_blocked_under_tls(run: Run, tmp_path: Path) -> None:
@@ -169,9 +174,20 @@ def test_a_stop_ends_a_read_that_is_blocked_under_tls(run: Run, tmp_path: Path) 
     with ApiServer(tls=context) as server:
         path = server.write_kubeconfig(tmp_path / "kubeconfig", ca=str(tmp_path / "ca.pem"))
         api = Client(login(kubeconfig=str(path)), user_agent="tessera-test")
-        server.fail(Silence(), verb="watch")
-        stops_quickly(quick(api, silence=60.0), server, run)
+        stops_quickly(api, server, run)
         api.close()
+
+
+def test_a_stop_that_comes_while_the_stream_opens_is_not_lost(
+    fake: ApiServer, api: Client, run: Run
+) -> None:
+    """The watch is in the log before its answer is here."""
+    fake.fail(Silence(), verb="watch")
+    running = run(quick(api, silence=60.0))
+    fake.requests.wait_for("watch", "resourceslices")
+    running.stop.set()
+    running.thread.join(5)
+    assert not running.thread.is_alive()
 
 
 @pytest.mark.parametrize("verb", ["list", "watch"])
