@@ -32,6 +32,7 @@ LIBRARY_FLAGS: Final = (
     "-pthread",
     "-fvisibility=hidden",
     f"-Wl,-soname,{LIBRARY}",
+    "-Wl,-Bsymbolic",  # two copies may be loaded at once: each must call itself
 )
 
 

@@ -124,10 +124,10 @@ _SIGNATURES: Final[dict[str, tuple[object, list[object]]]] = {
 def load(path: Path | None = None) -> c.CDLL:
     """The library with its control functions declared; by default the one of `library_path()`.
 
-    Loaded with its symbols global and under the SONAME that NVML bindings ask for: from then on
-    `CDLL("libnvidia-ml.so.1")` in this process gives this library.
+    It has the SONAME that NVML bindings ask for: from now on `CDLL("libnvidia-ml.so.1")` in this
+    process gives this library, whatever the search path says.
     """
-    library = c.CDLL(str(path if path is not None else library_path()), mode=c.RTLD_GLOBAL)
+    library = c.CDLL(str(path if path is not None else library_path()))
     for name, (result, arguments) in _SIGNATURES.items():
         function = getattr(library, name)
         function.restype = result

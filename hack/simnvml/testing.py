@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -17,9 +18,10 @@ from hack.simnvml import library
 from hack.simnvml.build import library_path
 from hack.simnvml.kit import Machine
 
-__all__ = ["MachineFactory", "make_machine", "preload"]
+__all__ = ["MachineFactory", "make_machine", "preload", "shut_down"]
 
-STATE_VARIABLE = "SIMNVML_STATE"
+STATE_VARIABLE: Final = "SIMNVML_STATE"
+UNINITIALIZED: Final = 1
 
 MachineFactory = Callable[..., Machine]
 
@@ -28,6 +30,13 @@ def preload() -> Path:
     """Builds and loads the library: pynvml's CDLL("libnvidia-ml.so.1") then finds it by SONAME."""
     library.load()
     return library_path()
+
+
+def shut_down() -> None:
+    """Ends every open nvmlInit of this process, even where rules make nvmlShutdown fail."""
+    shutdown = library.load().nvmlShutdown
+    while shutdown() != UNINITIALIZED:
+        pass
 
 
 @pytest.fixture

@@ -38,6 +38,14 @@ static int attach(void)
     return fresh != NULL;
 }
 
+static void release(void)
+{
+    pthread_mutex_lock(&process_mutex);
+    if (nvml.inits)
+        nvml.inits--;
+    pthread_mutex_unlock(&process_mutex);
+}
+
 EXPORT ret_t nvmlInitWithFlags(u32 flags)
 {
     (void)flags;
@@ -56,10 +64,7 @@ EXPORT ret_t nvmlInitWithFlags(u32 flags)
     ret_t ret = enter(&c, __func__, &hint, NULL, NO_HANDLE);
     if (ret == OK)
         return leave(&c, OK);
-    pthread_mutex_lock(&process_mutex);
-    if (nvml.inits)
-        nvml.inits--;
-    pthread_mutex_unlock(&process_mutex);
+    release();
     return ret;
 }
 
@@ -73,11 +78,18 @@ EXPORT ret_t nvmlInit(void)
     return nvmlInitWithFlags(0);
 }
 
+/* Takes effect whatever it answers: with the driver gone or a rule in force, a process must still
+ * be able to start afresh. */
 EXPORT ret_t nvmlShutdown(void)
 {
-    ENTER(NULL, NO_HANDLE);
-    nvml.inits--;
-    LEAVE(OK);
+    static u32 hint;
+    Call c;
+    ret_t ret = enter(&c, __func__, &hint, NULL, NO_HANDLE);
+    if (ret == OK)
+        leave(&c, OK);
+    if (ret != UNINITIALIZED)
+        release();
+    return ret;
 }
 
 EXPORT const char *nvmlErrorString(ret_t ret)
