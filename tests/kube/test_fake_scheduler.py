@@ -128,8 +128,8 @@ def test_a_gpu_and_its_partitions_exclude_one_another_by_counters() -> None:
 
 
 def test_it_goes_back_where_the_first_choice_leaves_no_second() -> None:
-    def at(root: str) -> Obj:
-        return {"attributes": {"root": {"string": root}}}
+    def at(board: str) -> Obj:
+        return {"attributes": {"board": {"string": board}}}
 
     s = scheduler(
         objects.resource_slice(
@@ -141,7 +141,7 @@ def test_it_goes_back_where_the_first_choice_leaves_no_second() -> None:
             ],
         )
     )
-    constraint = {"matchAttribute": f"{DRIVER}/root"}
+    constraint = {"matchAttribute": f"{DRIVER}/board"}
     pair = [objects.request("one"), objects.request("two")]
     assert wanted(s, "c", *pair, constraints=[constraint]) == ["gpu-1", "gpu-2"]
 
