@@ -19,7 +19,7 @@ from driver.config.flags import Parser, add_flags, given
 from driver.config.load import load
 from driver.config.settings import PluginSettings
 from driver.config.show import dump
-from driver.core.errors import ConfigError
+from driver.core.errors import ConfigError, TesseraError
 
 OK, FAILED, WRONG = 0, 1, 2
 
@@ -36,6 +36,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ConfigError as error:
         print(f"tessera: {error}", file=sys.stderr)
         return WRONG
+    except TesseraError as error:
+        print(f"tessera: {error}", file=sys.stderr)
+        return FAILED
 
 
 def _parser() -> Parser:

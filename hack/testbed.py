@@ -62,6 +62,7 @@ class Testbed:
         self.kubelet = FakeKubelet(self.registry)
         self.kubelet.start()
         self.process: subprocess.Popen[bytes] | None = None
+        self._registrations = 0
 
     @classmethod
     def make(cls, preset: str) -> Self:
@@ -74,6 +75,7 @@ class Testbed:
 
     def start_plugin(self, *flags: str, wait: bool = True) -> None:
         """Start it and, with `wait`, return when it is registered and has published."""
+        self._registrations = self.kubelet.registrations
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [*self.command(), *flags], cwd=REPO, stdout=log, stderr=log, env=self.environment()
@@ -87,7 +89,7 @@ class Testbed:
             self.api.requests.wait(lambda _: bool(self.slices()), timeout=30)
         except TimeoutError as error:
             raise TimeoutError(f"{error}\n{self.log_end()}") from None
-        if not self.kubelet.wait_registered(DRIVER, timeout=30):
+        if not self.kubelet.wait_registrations(self._registrations + 1, timeout=30):
             raise TimeoutError(f"the plugin did not register in 30 s\n{self.log_end()}")
 
     def command(self) -> list[str]:
@@ -126,15 +128,17 @@ class Testbed:
         self.create_claim(name, count=count)
         return self.allocate(name)
 
-    def create_claim(self, name: str, *, count: int = 1) -> None:
+    def create_claim(self, name: str, *, count: int = 1) -> Claim:
+        """Not allocated yet."""
         request = {"name": "gpu", "exactly": {"deviceClassName": CLASS, "count": count}}
-        self.api.cluster.create(
+        made = self.api.cluster.create(
             "resourceclaims",
             {
                 "metadata": {"name": name, "namespace": "default"},
                 "spec": {"devices": {"requests": [request]}},
             },
         )
+        return Claim(namespace="default", name=name, uid=made["metadata"]["uid"])
 
     def allocate(self, name: str) -> Claim:
         made = self.scheduler.allocate(name)

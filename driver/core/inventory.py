@@ -44,9 +44,12 @@ class Inventory:
 
 
 def build_inventory(snapshot: NodeSnapshot) -> Inventory:
-    """One full device for each GPU that answers."""
+    """One full device for each GPU that answers and is not in MIG mode.
+
+    In MIG mode a GPU runs nothing outside a partition: as a whole it would be a dead device.
+    """
     names = gpu_device_names(g.uuid for g in snapshot.gpus)
-    ordered = sorted(snapshot.gpus, key=lambda g: g.pci)
+    ordered = sorted((g for g in snapshot.gpus if not g.mig.enabled), key=lambda g: g.pci)
     return Inventory(
         driver=snapshot.driver,
         devices={names[g.uuid]: FullGpu(name=names[g.uuid], gpu=g) for g in ordered},

@@ -65,7 +65,7 @@ def run(settings: PluginSettings) -> int:
     ledger = LedgerDir(
         settings.plugin_dir / "ledger",
         settings.node_name,
-        on_damage=lambda _where, _why: metrics.ledger_damaged(),
+        on_damage=lambda where, why: _damaged(metrics, where, why),
     )
     cdi = CdiDir(settings.cdi_dir)
     api = Client(
@@ -145,6 +145,15 @@ def _end(supervisor: Supervisor, *, drained: bool, running: list[str]) -> int:
         log.warning("ended without waiting", threads=running, calls_drained=drained)
         os._exit(code)
     return code
+
+
+def _damaged(metrics: Metrics, where: Path, why: str) -> None:
+    metrics.ledger_damaged()
+    log.error(
+        "ledger entry set aside; its claim is prepared anew when the kubelet asks",
+        file=str(where),
+        reason=why,
+    )
 
 
 def _http(

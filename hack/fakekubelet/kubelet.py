@@ -64,6 +64,7 @@ class FakeKubelet:
         self._seen: dict[Path, tuple[int, int]] = {}
         self._instances: list[Instance] = []
         self._refusals: list[str] = []
+        self._registrations = 0
         self._stop = threading.Event()
         self._scanner = threading.Thread(target=self._run, name="fake-kubelet", daemon=True)
 
@@ -107,6 +108,17 @@ class FakeKubelet:
         """Exactly so many instances, 0 included."""
         with self._changed:
             return self._changed.wait_for(lambda: len(self._of(driver)) == instances, timeout)
+
+    @property
+    def registrations(self) -> int:
+        """How many there have been, of all drivers."""
+        with self._changed:
+            return self._registrations
+
+    def wait_registrations(self, count: int, *, timeout: float = 10.0) -> bool:
+        """A killed plugin leaves its sockets: only a further registration says that one is back."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._registrations >= count, timeout)
 
     def prepare(
         self, driver: str, claims: Sequence[ClaimLike], *, timeout: float = DEADLINE
@@ -161,6 +173,7 @@ class FakeKubelet:
             return self._note(str(failure))
         with self._changed:
             instance.told = True
+            self._registrations += 1
             self._changed.notify_all()
         return True
 

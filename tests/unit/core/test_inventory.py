@@ -4,7 +4,7 @@ import pytest
 
 from api.resource.types import Number, Text, Version
 from driver.core.inventory import build_inventory, clamp, describe, semantic_version
-from driver.core.snapshot import DriverFacts, PciAddress
+from driver.core.snapshot import DriverFacts, MigState, PciAddress
 from tests.unit.core.given import FACTS, gpu, snapshot, uuid
 
 
@@ -93,3 +93,8 @@ def test_a_version_is_made_semantic_or_left_out(text, version):
 )
 def test_a_text_is_cut_to_64_bytes_between_characters(text, fits):
     assert clamp(text) == fits
+
+
+def test_a_gpu_in_mig_mode_is_no_whole_gpu() -> None:
+    inventory = build_inventory(snapshot(gpu(0, mig=MigState(capable=True, enabled=True)), gpu(1)))
+    assert [d.gpu.index for d in inventory.devices.values()] == [1]
