@@ -7,8 +7,10 @@ GPU afterwards. So a device is called by the first eight hex digits of its GPU's
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Final
 
 from api.resource.limits import MAX_SUBDOMAIN
@@ -18,6 +20,7 @@ CDI_VENDOR: Final = "tessera.dev"
 CDI_CLASS: Final = "claim"
 POOL_SUFFIX: Final = "tessera"
 _SHORT: Final = 8
+_PARTITION: Final = re.compile(r"(gpu-[0-9a-f]+)-mig-([0-9]+g[0-9]+gb(?:-[a-z]+)?)-([0-9]+)")
 
 
 def gpu_device_names(uuids: Iterable[GpuUuid]) -> dict[GpuUuid, DeviceName]:
@@ -32,6 +35,38 @@ def gpu_device_names(uuids: Iterable[GpuUuid]) -> dict[GpuUuid, DeviceName]:
 
 def _hex(uuid: GpuUuid) -> str:
     return uuid.removeprefix("GPU-").replace("-", "").lower()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionName:
+    """What the name of a partition says. `label` is the profile's; see `profile_label`."""
+
+    gpu: DeviceName
+    label: str
+    start: int
+
+
+def profile_label(profile: str) -> str:
+    """A MIG profile as part of a DNS label: `1g.10gb` -> `1g10gb`, `+me.all` -> `-meall`.
+
+    A leading minus means "without", so `1g.24gb-me` is `1g24gb-nome`: it must not be called as
+    `1g.24gb+me` is.
+    """
+    return profile.replace("-", "-no").replace("+", "-").replace(".", "")
+
+
+def partition_name(gpu: DeviceName, profile: str, start: int) -> DeviceName:
+    """`<GPU>-mig-<label>-<start>`. The start is part of the name: another one is another device."""
+    return DeviceName(f"{gpu}-mig-{profile_label(profile)}-{start}")
+
+
+def read_partition_name(name: str) -> PartitionName | None:
+    """The reverse of `partition_name`; None for what is not called like a partition."""
+    found = _PARTITION.fullmatch(name)
+    if found is None:
+        return None
+    gpu, label, start = found.groups()
+    return PartitionName(gpu=DeviceName(gpu), label=label, start=int(start))
 
 
 def pool_name(node: str) -> PoolName:
