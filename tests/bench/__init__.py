@@ -1,0 +1,1 @@
+"""What the plugin costs, beside the least that its work can cost, in the same run."""
