@@ -8,6 +8,7 @@ Must not know: how binaries and images came about.
 
 import ipaddress
 import json
+import shutil
 import subprocess
 import threading
 import time
@@ -26,6 +27,8 @@ from hack.kind.shell import Failure, logged, output, step, succeeds
 
 CNI_FILE = "/etc/cni/net.d/10-tessera.conflist"
 ROUTES_FILE = "/etc/tessera/routes"
+# Containers of pods do not end with systemd, so a stop always takes all the time it is given.
+STOP_SECONDS = "2"
 PLACE = 'mkdir -p "$(dirname "$0")" && cat > "$0.partial" && mv "$0.partial" "$0"'
 
 
@@ -77,8 +80,8 @@ def create(cluster: Cluster, wanted: Wanted, host: Host) -> None:
     state = cluster.state
     with step("simulated GPUs"):
         gpus.create(state, wanted.worker_names, wanted.preset)
-    state.audit.mkdir(parents=True, exist_ok=True)
-    (state.audit / "audit.log").unlink(missing_ok=True)
+    shutil.rmtree(state.audit, ignore_errors=True)
+    state.audit.mkdir(parents=True)
     (state.audit / "policy.json").write_text(json.dumps(config.POLICY))
     mounts = {name: gpus.NodeGpus.of(state, name).mounts() for name in wanted.worker_names}
     document = state.root / "kind.json"
@@ -156,7 +159,7 @@ def reboot(cluster: Cluster, node: str) -> None:
     """Restart the node as a machine would: processes end, /run is empty, GPUs are reset."""
     cluster.require_node(node)
     with step(f"restart of {node}"):
-        cluster.engine.docker("stop", "-t", "10", node)
+        cluster.engine.docker("stop", "-t", STOP_SECONDS, node)
         if gpus.NodeGpus.of(cluster.state, node).run.exists():
             gpus.reboot(cluster.state, node)
         since = datetime.now(UTC).replace(microsecond=0)

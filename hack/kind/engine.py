@@ -54,10 +54,14 @@ class Engine:
         return succeeds(["docker", "image", "inspect", name], env=self.env())
 
     def load_archive(self, name: str, archive: Path) -> None:
-        """Make the image known to the engine, if it is not yet."""
-        if not self.has_image(name):
-            with step(f"load of {name} into the engine"):
-                self.docker("load", "-q", "-i", str(archive), timeout=600)
+        """Make the image known to the engine, if it is not yet, in place of its older tags."""
+        if self.has_image(name):
+            return
+        with step(f"load of {name} into the engine"):
+            self.docker("load", "-q", "-i", str(archive), timeout=600)
+        listing = ("image", "ls", "--format", "{{.Repository}}:{{.Tag}}", name.partition(":")[0])
+        if old := [found for found in self.docker(*listing).split() if found != name]:
+            self.docker("image", "rm", "-f", *old)
 
 
 def machine_engine(image: str) -> Engine | None:
@@ -122,6 +126,7 @@ def start(state: State, host: Host) -> Engine:
     state.engine.mkdir(parents=True, exist_ok=True)
     # A copy: the engine may outlive the checkout that started it.
     shutil.copy2(HERE / "files" / "runc-wrapper", _wrapper(state))
+    _forbid_restarts(state.engine / "data")
     configuration = state.engine / "daemon.json"
     configuration.write_text(json.dumps(settings(state, host), indent=1))
     log = state.logs / "engine.log"
@@ -153,6 +158,15 @@ def start(state: State, host: Host) -> Engine:
     engine = _handle(state, who)
     _forget_containers(engine)
     return engine
+
+
+def _forbid_restarts(data: Path) -> None:
+    """Nodes of an engine that was killed must not start with the next one: where a folder that
+    they mount is gone, it would be made anew, in the way of the next cluster."""
+    for path in data.glob("containers/*/hostconfig.json"):
+        document = json.loads(path.read_text())
+        document["RestartPolicy"] = {"Name": "no", "MaximumRetryCount": 0}
+        path.write_text(json.dumps(document))
 
 
 def _forget_containers(engine: Engine) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from hack.kind import cache
 from hack.kind.paths import State
 from hack.kind.shell import Failure
 from hack.simnvml import driverroot
@@ -21,6 +22,7 @@ from hack.simnvml.presets import preset
 # Where a node has them; charts and tests name these paths.
 NODE_RUN: Final = "/var/lib/tessera-sim/run"
 NODE_ROOT: Final = "/var/lib/tessera-sim/root"
+PATTERNS: Final = ("*.py", "*.json", "lib/*.[ch]", "smi/*.[ch]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,14 +44,34 @@ class NodeGpus:
         ]
 
 
+def key(chosen: str) -> str:
+    """Changes with anything that decides how a machine looks or is laid out in memory."""
+    sources = Path(driverroot.__file__).parent
+    files = [p for pattern in PATTERNS for p in sources.glob(pattern)]
+    return cache.key(chosen, files=files)
+
+
 def create(state: State, nodes: Sequence[str], chosen: str) -> None:
-    """New machines for these nodes. The seed is the node's name, so no two GPUs share a UUID."""
-    remove(state)
+    """New machines for these nodes. The seed is the node's name, so no two GPUs share a UUID.
+
+    Folders that exist are emptied and kept: a running node has them mounted.
+    """
     for node in nodes:
         gpus = NodeGpus.of(state, node)
+        for folder in (gpus.run, gpus.root):
+            folder.mkdir(parents=True, exist_ok=True)
+            _empty(folder)
         machine = Machine.create(gpus.run, chosen, seed=node)
         driverroot.render(machine, gpus.root, nodes=True)
         machine.close()
+
+
+def _empty(folder: Path) -> None:
+    for path in folder.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
 
 
 def check(chosen: str) -> None:

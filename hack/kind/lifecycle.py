@@ -20,7 +20,7 @@ from hack.kind.cluster import Cluster
 from hack.kind.config import Wanted
 from hack.kind.engine import Engine
 from hack.kind.host import Host
-from hack.kind.paths import HERE, State, cache_root
+from hack.kind.paths import State, cache_root
 from hack.kind.process import Identity
 from hack.kind.shell import Failure, say, step
 
@@ -52,6 +52,7 @@ def up(state: State, *, workers: int, preset: str) -> Cluster:
         wanted = Wanted(workers=workers, preset=preset, image=image, own=chosen is None)
         if (running := find(state)) and _is(state, wanted, host) and _complete(running, wanted):
             say("already up")
+            _refresh_gpus(state, wanted)
             return running
         discard(state)
         chosen = chosen or engine.start(state, host)
@@ -69,12 +70,33 @@ def _fingerprint(wanted: Wanted, host: Host) -> str:
     shape = config.render(
         wanted, host, audit=Path("/"), mounts={name: [] for name in wanted.worker_names}
     )
-    return cache.key(asdict(wanted), shape, files=[HERE / "config.py", HERE / "gpus.py"])
+    return cache.key(asdict(wanted), shape)
+
+
+def _refresh_gpus(state: State, wanted: Wanted) -> None:
+    """New machines under a running cluster when the simulator changed: seconds, not a minute."""
+    record = _recorded(state) or {}
+    content = gpus.key(wanted.preset)
+    if record.get("gpus") != content:
+        say("the simulator changed: new GPUs under the running nodes; restart pods that use them")
+        gpus.create(state, wanted.worker_names, wanted.preset)
+        _write_record(state, {**record, "gpus": content})
 
 
 def _record(state: State, wanted: Wanted, host: Host, programs: Path) -> None:
-    document = {**asdict(wanted), "fingerprint": _fingerprint(wanted, host), "bin": str(programs)}
-    state.cluster_record.write_text(json.dumps(document, indent=1))
+    document = {
+        **asdict(wanted),
+        "fingerprint": _fingerprint(wanted, host),
+        "bin": str(programs),
+        "gpus": gpus.key(wanted.preset),
+    }
+    _write_record(state, document)
+
+
+def _write_record(state: State, document: dict[str, Any]) -> None:
+    partial = state.cluster_record.with_suffix(".partial")
+    partial.write_text(json.dumps(document, indent=1))
+    partial.rename(state.cluster_record)
 
 
 def _recorded(state: State) -> dict[str, Any] | None:

@@ -22,6 +22,8 @@ from pathlib import Path
 from hack.kind.shell import Failure, tail
 
 PROC = Path("/proc")
+# Daemons that outlive their block. Python complains of a child that nobody refers to.
+_RUNNING: list[subprocess.Popen[bytes]] = []
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +115,7 @@ def daemon(
             try:
                 _await_ready(child, inbox, log, timeout)
                 yield child
+                _RUNNING.append(child)
             except BaseException:
                 child.kill()
                 child.wait()
