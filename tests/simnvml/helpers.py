@@ -11,8 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pynvml as n
+import pytest
 
 from hack.simnvml.kit import Machine
+
+needs_new_binding = pytest.mark.skipif(
+    not hasattr(n, "c_nvmlEventSetWait_v3_t"), reason="nvidia-ml-py before 13.610 lacks these calls"
+)
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import stat
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 import pynvml as n
 import pytest
 
+from hack.simnvml import library
 from hack.simnvml.caps import ci_minor, gi_minor, mig_minors
 from hack.simnvml.driverroot import render
 from tests.simnvml.helpers import partition, start
@@ -143,3 +145,16 @@ def test_nvidia_smi_of_the_root_lists_gpus_and_partitions(nvml, make_machine, tm
         f"  MIG 2g.20gb    Device  0: (UUID: {uuid})",
         f"GPU 1: NVIDIA H100 80GB HBM3 (UUID: {machine.gpu(1).uuid})",
     ]
+
+
+def test_the_copy_in_a_driver_root_is_a_library_of_its_own(nvml, make_machine, tmp_path) -> None:
+    """A driver loads the copy while the test process holds the original of the same SONAME."""
+    machine = make_machine()
+    render(machine, tmp_path, nodes=False, ahead=False)
+    copy = ctypes.CDLL(str(tmp_path / f"{LIBRARY}.1"))
+    assert copy.nvmlInit_v2() == n.NVML_SUCCESS
+    count = ctypes.c_uint()
+    assert copy.nvmlDeviceGetCount_v2(ctypes.byref(count)) == n.NVML_SUCCESS
+    assert count.value == 2
+    assert library.load().nvmlShutdown() == n.NVML_ERROR_UNINITIALIZED
+    assert copy.nvmlShutdown() == n.NVML_SUCCESS

@@ -1,4 +1,4 @@
-/* Compute instances, and the MIG devices that they are to an application. */
+/* Compute instances: profiles within a GPU instance, and their life. */
 #define _GNU_SOURCE
 #include "call.h"
 #include "mig.h"
@@ -35,7 +35,7 @@ static u32 sm_per_slice(const Gpu *g, const Profile *p)
     return base->used && base->slices == 1 ? base->sm : p->sm / p->slices;
 }
 
-static ret_t describe(const Gpu *g, const Gi *gi, u32 profile, CiProfileV2 *out)
+ret_t describe_compute(const Gpu *g, const Gi *gi, u32 profile, CiProfileV2 *out)
 {
     if (profile >= CI_PROFILE_COUNT)
         return INVALID_ARGUMENT;
@@ -88,7 +88,7 @@ EXPORT ret_t nvmlGpuInstanceGetComputeInstanceProfileInfoV(void *instance, u32 p
     ENTER(instance, ON_GI);
     REFUSE_IF(!out || engine, INVALID_ARGUMENT);
     REFUSE_IF(out->version != VERSION(CiProfileV2, 2), ARGUMENT_VERSION_MISMATCH);
-    LEAVE(describe(c.g, c.gi, profile, out));
+    LEAVE(describe_compute(c.g, c.gi, profile, out));
 }
 
 EXPORT ret_t nvmlGpuInstanceGetComputeInstanceProfileInfo(void *instance, u32 profile, u32 engine,
@@ -97,7 +97,7 @@ EXPORT ret_t nvmlGpuInstanceGetComputeInstanceProfileInfo(void *instance, u32 pr
     ENTER(instance, ON_GI);
     REFUSE_IF(!out || engine, INVALID_ARGUMENT);
     CiProfileV2 wide = {0};
-    ret_t ret = describe(c.g, c.gi, profile, &wide);
+    ret_t ret = describe_compute(c.g, c.gi, profile, &wide);
     if (ret == OK)
         memcpy(out, &wide.id, sizeof *out); /* v2 is v1 between a version and a name */
     LEAVE(ret);
@@ -109,7 +109,7 @@ EXPORT ret_t nvmlGpuInstanceGetComputeInstancePossiblePlacements(void *instance,
     ENTER(instance, ON_GI);
     REFUSE_IF(!count, INVALID_ARGUMENT);
     CiProfileV2 info = {0};
-    ret_t ret = describe(c.g, c.gi, profile, &info);
+    ret_t ret = describe_compute(c.g, c.gi, profile, &info);
     if (ret == OK) {
         Placement all[MAX_CI];
         *count = placements(c.g, c.gi, profile, all);
@@ -125,7 +125,7 @@ EXPORT ret_t nvmlGpuInstanceGetComputeInstanceRemainingCapacity(void *instance, 
     ENTER(instance, ON_GI);
     REFUSE_IF(!out, INVALID_ARGUMENT);
     CiProfileV2 info = {0};
-    ret_t ret = describe(c.g, c.gi, profile, &info);
+    ret_t ret = describe_compute(c.g, c.gi, profile, &info);
     if (ret == OK) {
         Placement all[MAX_CI];
         u32 n = placements(c.g, c.gi, profile, all);
@@ -174,7 +174,7 @@ static u32 free_mig_index(const Gpu *g)
 static ret_t create(Call *c, u32 profile, const Placement *wanted, void **out)
 {
     CiProfileV2 info = {0};
-    ret_t ret = describe(c->g, c->gi, profile, &info);
+    ret_t ret = describe_compute(c->g, c->gi, profile, &info);
     if (ret != OK)
         return ret;
     if (!caller_is_allowed(c->s))
@@ -232,7 +232,7 @@ EXPORT ret_t nvmlGpuInstanceGetComputeInstances(void *instance, u32 profile, voi
     ENTER(instance, ON_GI);
     CiProfileV2 info = {0};
     REFUSE_IF(!out || !count, INVALID_ARGUMENT);
-    ret_t ret = describe(c.g, c.gi, profile, &info);
+    ret_t ret = describe_compute(c.g, c.gi, profile, &info);
     REFUSE_IF(ret != OK, ret);
     *count = 0;
     for (u32 id = 0; id < MAX_CI; id++)
@@ -273,91 +273,4 @@ EXPORT ret_t nvmlComputeInstanceDestroy(void *instance)
     c.ci->used = 0;
     publish_event(c.s, (u32)c.gpu, EVENT_MIG_CONFIG, 0, c.gi_id, c.ci_id);
     LEAVE(OK);
-}
-
-/* ---- MIG devices ---- */
-
-EXPORT ret_t nvmlDeviceIsMigDeviceHandle(void *device, u32 *out)
-{
-    ENTER(device, ON_DEVICE);
-    REFUSE_IF(!out, INVALID_ARGUMENT);
-    *out = c.kind == H_MIG;
-    LEAVE(OK);
-}
-
-EXPORT ret_t nvmlDeviceGetMigDeviceHandleByIndex(void *device, u32 index, void **out)
-{
-    ENTER(device, ON_GPU);
-    REFUSE_IF(!out || index >= c.g->gi_slices, INVALID_ARGUMENT);
-    REFUSE_IF(!c.g->mig_capable || !c.g->mig_current, NOT_SUPPORTED);
-    for (u32 i = 0; i < MAX_GI; i++)
-        for (u32 k = 0; c.g->gi[i].used && k < MAX_CI; k++) {
-            const Ci *ci = &c.g->gi[i].ci[k];
-            if (ci->used && ci->mig_index == index && ci_is_visible(c.g, ci)) {
-                *out = handle_of(H_MIG, c.s, (u32)c.gpu, i, k);
-                LEAVE(OK);
-            }
-        }
-    LEAVE(NOT_FOUND);
-}
-
-EXPORT ret_t nvmlDeviceGetDeviceHandleFromMigDeviceHandle(void *device, void **out)
-{
-    ENTER(device, ON_MIG);
-    REFUSE_IF(!out, INVALID_ARGUMENT);
-    *out = handle_of_gpu((u32)c.gpu);
-    LEAVE(OK);
-}
-
-EXPORT ret_t nvmlDeviceGetGpuInstanceId(void *device, u32 *out)
-{
-    ENTER(device, ON_MIG);
-    REFUSE_IF(!out, INVALID_ARGUMENT);
-    *out = c.gi_id;
-    LEAVE(OK);
-}
-
-EXPORT ret_t nvmlDeviceGetComputeInstanceId(void *device, u32 *out)
-{
-    ENTER(device, ON_MIG);
-    REFUSE_IF(!out, INVALID_ARGUMENT);
-    *out = c.ci_id;
-    LEAVE(OK);
-}
-
-EXPORT ret_t nvmlDeviceGetAttributes_v2(void *device, Attributes *out)
-{
-    ENTER(device, ON_MIG);
-    REFUSE_IF(!out, INVALID_ARGUMENT);
-    const Profile *p = &c.g->profile[c.gi->profile];
-    CiProfileV2 info = {0};
-    ret_t ret = describe(c.g, c.gi, c.ci->profile, &info);
-    *out = (Attributes){.sm = info.sm, .ce = p->ce, .dec = p->dec, .enc = p->enc, .jpeg = p->jpeg,
-                        .ofa = p->ofa, .gi_slices = p->slices, .ci_slices = info.slices,
-                        .memory_mib = p->memory_mib};
-    LEAVE(ret);
-}
-
-EXPORT ret_t nvmlDeviceGetAttributes(void *device, Attributes *out)
-{
-    return nvmlDeviceGetAttributes_v2(device, out);
-}
-
-/* ---- processes ---- */
-
-EXPORT ret_t nvmlDeviceGetComputeRunningProcesses_v3(void *device, u32 *count, ProcessInfo *out)
-{
-    ENTER(device, ON_DEVICE);
-    REFUSE_IF(!count, INVALID_ARGUMENT);
-    u32 room = out ? *count : 0, found = 0;
-    for (int i = 0; i < MAX_PROCESS; i++) {
-        const Process *p = &c.g->process[i];
-        if (!p->used || (c.kind == H_MIG && (p->gi != c.gi_id || p->ci != c.ci_id)))
-            continue;
-        if (found < room)
-            out[found] = (ProcessInfo){p->pid, p->memory, p->gi, p->ci};
-        found++;
-    }
-    *count = found;
-    LEAVE(found > room ? INSUFFICIENT_SIZE : OK);
 }

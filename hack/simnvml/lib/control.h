@@ -2,6 +2,9 @@
 #pragma once
 #include "state.h"
 
+/* Refusals. */
+enum { NO_SUCH = -1, OUT_OF_RANGE = -2, NO_ROOM = -3 };
+
 enum { FIELD_U32 = 0, FIELD_U64 = 1, FIELD_TEXT = 2, FIELD_BYTES = 3 };
 typedef struct { const char *name; size_t offset, size; u32 kind; } Field;
 extern const Field gpu_fields[], machine_fields[];
