@@ -161,6 +161,12 @@ def _link(entries: tuple[Path, ...], out: Path) -> None:
         (out / name).symlink_to(Path("..") / entry.name / name)
 
 
+def link_folders(entries: tuple[Path, ...]) -> list[Path]:
+    """Folders of links that lead to nothing but these entries."""
+    folders = entries[0].parent.glob("bin-*")
+    return [f for f in folders if all(link.resolve().parent in entries for link in f.iterdir())]
+
+
 def module_files(folder: str, module: str) -> Path:
     """The unpacked sources of a module in Go's module cache, downloaded if need be."""
     go = ["go", "-C", str(GO / folder)]

@@ -199,15 +199,13 @@ def _node(item: dict[str, Any]) -> dict[str, Any]:
 def current_entries() -> list[Path]:
     """Cache entries that today's sources would use; all others may go."""
     programs = binaries.planned()
-    clients = binaries.planned(*binaries.CLIENTS)
     trees = [
         cache.entry("debian", debian.tree_key(packages))
         for packages in (nodeimage.PACKAGES, debian.PYTHON_BASE)
     ]
     return [
         *programs.entries,
-        programs.path,
-        clients.path,
+        *binaries.link_folders(programs.entries),
         *trees,
         cache.entry(debian.BASE_NAME, debian.tree_key(debian.PYTHON_BASE)),
         cache.entry(nodeimage.NAME, nodeimage.key(programs, Host.detect())),
