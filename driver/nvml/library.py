@@ -2,13 +2,15 @@
 
 Why it exists: the library comes from the driver root, not from our image; it may be missing for a
 while, and another version may be put in its place while we run. So it is loaded by full path, and
-every failure to initialise forgets what was loaded.
+every failure to initialise forgets what was loaded: unmapped too, since the loader answers a path
+that it has mapped with the old file, whatever lies there now.
 
 Must not know what the answers are good for.
 """
 
 from __future__ import annotations
 
+import _ctypes
 import ctypes
 import threading
 from collections.abc import Callable
@@ -17,7 +19,7 @@ from typing import Final
 
 import pynvml
 
-from driver.core.errors import DriverNotLoaded, LibraryMissing
+from driver.core.errors import DriverNotLoaded, LibraryMissing, NvmlError
 from driver.core.snapshot import NodeSnapshot
 from driver.nvml.calls import call
 from driver.nvml.snapshot import take_snapshot
@@ -65,17 +67,19 @@ class NvmlLibrary:
         if self._open:
             return
         _load(self._library or find_library(self._root))
-        call("nvmlInit")
+        try:
+            call("nvmlInit")
+        except NvmlError:
+            self._forget()
+            raise
         self._open = True
 
     def _forget(self) -> None:
-        """Shut down and unhook the loaded library: the next opening loads what is there then."""
+        """Shut down and unload the library: the next opening loads what is there then."""
         if self._open:
             self._open = False
             _quietly(pynvml.nvmlShutdown)
-        with pynvml.libLoadLock:
-            pynvml.nvmlLib = None
-            pynvml._nvmlGetFunctionPointer_cache.clear()  # noqa: SLF001 - holds pointers into it
+        _unload()
 
 
 def find_library(root: Path) -> Path:
@@ -94,6 +98,7 @@ def find_library(root: Path) -> Path:
 
 def _load(path: Path) -> None:
     """Make pynvml use exactly this file: by itself it would search the image's loader path."""
+    _unload()
     try:
         pynvml.nvmlLib = ctypes.CDLL(str(path))
     except OSError as error:
@@ -102,6 +107,15 @@ def _load(path: Path) -> None:
             call="dlopen",
             code=pynvml.NVML_ERROR_LIBRARY_NOT_FOUND,
         ) from error
+
+
+def _unload() -> None:
+    """Safe only while no thread is inside the library; the lock of `NvmlLibrary` sees to that."""
+    with pynvml.libLoadLock:
+        library, pynvml.nvmlLib = pynvml.nvmlLib, None
+        pynvml._nvmlGetFunctionPointer_cache.clear()  # noqa: SLF001 - holds pointers into it
+    if library is not None:
+        _ctypes.dlclose(library._handle)  # noqa: SLF001 - ctypes never closes by itself
 
 
 def _quietly(shutdown: Callable[[], object]) -> None:

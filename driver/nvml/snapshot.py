@@ -49,10 +49,12 @@ _ARCHITECTURES: Final = {
     pynvml.NVML_DEVICE_ARCH_ADA: "Ada Lovelace",
     pynvml.NVML_DEVICE_ARCH_HOPPER: "Hopper",
     pynvml.NVML_DEVICE_ARCH_BLACKWELL: "Blackwell",
-    pynvml.NVML_DEVICE_ARCH_RUBIN: "Rubin",
+    13: "Rubin",  # the oldest binding that we take has no name for it
 }
 _ADDRESSING: Final = {1: "HMM", 2: "ATS"}
 _FABRIC_COMPLETED: Final = 3
+_FABRIC_LAYOUTS: Final = (pynvml.c_nvmlGpuFabricInfo_v3_t, pynvml.c_nvmlGpuFabricInfo_v2_t)
+"""Newest first; a driver refuses those that are younger than itself."""
 
 
 def take_snapshot(topology: PciTopology) -> NodeSnapshot:
@@ -116,10 +118,12 @@ def _mig_state(handle: Any, gpu: str) -> MigState:
 
 def _nvlink_domain(handle: Any, gpu: str) -> str | None:
     """`<cluster UUID>.<clique>` of a multi-node NVLink fabric; None outside one."""
-    info = pynvml.c_nvmlGpuFabricInfo_v3_t()
-    if optional("nvmlDeviceGetGpuFabricInfoV", handle, ctypes.byref(info), gpu=gpu) is None:
-        return None
-    cluster = bytes(info.clusterUuid)
-    if info.state != _FABRIC_COMPLETED or not any(cluster):
-        return None
-    return f"{uuid.UUID(bytes=cluster)}.{info.cliqueId}"
+    for layout in _FABRIC_LAYOUTS:
+        info = layout()
+        if optional("nvmlDeviceGetGpuFabricInfoV", handle, ctypes.byref(info), gpu=gpu) is None:
+            continue
+        cluster = bytes(info.clusterUuid)
+        if info.state != _FABRIC_COMPLETED or not any(cluster):
+            return None
+        return f"{uuid.UUID(bytes=cluster)}.{info.cliqueId}"
+    return None
