@@ -101,6 +101,11 @@ class Geometry:
         """The profiles that cut the chip; the others are variants of them."""
         return tuple(p for p in self.profiles if not p.is_variant)
 
+    @property
+    def compute_slices(self) -> int:
+        """Of the whole board, as its largest profile has them."""
+        return max((p.compute_slices for p in self.profiles), default=0)
+
     def profile(self, name: str) -> MigProfile:
         """KeyError where the board has no such profile."""
         for profile in self.profiles:

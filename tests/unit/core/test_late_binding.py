@@ -1,0 +1,95 @@
+"""For which profiles the start may be chosen late, and how all others would break."""
+
+from itertools import combinations
+
+import pytest
+
+from driver.core.geometry import offers
+from driver.core.late_binding import Safe, TooLarge, Unsafe, check, choose_start
+from tests.data.mig_boards import A30, H100, RTX_PRO_6000, every_profile
+
+
+def offer_of(board, *listed):
+    return offers([board], listed)[0]
+
+
+def subsets(names):
+    return [s for size in range(1, len(names) + 1) for s in combinations(names, size)]
+
+
+EIGHT = {"1g": "1g.10gb", "me": "1g.10gb+me", "double": "1g.20gb", "2g": "2g.20gb"}
+EIGHT |= {"3g": "3g.40gb", "4g": "4g.40gb", "7g": "7g.80gb"}
+FOUR = ["1g.6gb", "1g.6gb+me", "2g.12gb", "4g.24gb"]
+
+
+def test_on_eight_slots_23_of_127_sets_are_safe_those_with_one_partial_profile_at_most():
+    safe = {s for s in subsets([*EIGHT.values()]) if check(offer_of(H100, *s)) == Safe()}
+    partial = {EIGHT[k] for k in ("1g", "double", "2g", "3g", "4g")}
+    assert len(subsets([*EIGHT.values()])) == 127
+    assert len(safe) == 23
+    assert safe == {s for s in subsets([*EIGHT.values()]) if len(partial & set(s)) <= 1}
+
+
+def test_on_four_slots_11_of_15_sets_are_safe():
+    safe = [s for s in subsets(FOUR) if check(offer_of(A30, *s)) == Safe()]
+    assert (len(safe), len(subsets(FOUR))) == (11, 15)
+    assert all(not {"1g.6gb", "2g.12gb"} <= set(s) for s in safe)
+
+
+def test_the_shortest_witness_is_two_3g_of_which_the_right_one_ends():
+    verdict = check(offer_of(H100, "3g.40gb", "4g.40gb"))
+    assert verdict == Unsafe(
+        witness=(
+            "allocate 3g.40gb at 4",
+            "allocate 3g.40gb at 0",
+            "end 3g.40gb at 4",
+            "allocate 4g.40gb: admitted, but no start is free",
+        )
+    )
+
+
+@pytest.mark.parametrize("listed", [*combinations(["1g.10gb", "1g.20gb", "2g.20gb", "3g.40gb"], 2)])
+def test_every_witness_can_be_played_and_ends_without_room(listed):
+    offer = offer_of(H100, *listed)
+    verdict = check(offer)
+    assert isinstance(verdict, Unsafe)
+    running, mask = set(), 0
+    for step in verdict.witness[:-1]:
+        verb, name, _, start = step.split()
+        slots = H100.profile(name).mask(int(start))
+        assert bool(slots & mask) == (verb == "end"), step
+        (running.add if verb == "allocate" else running.remove)((name, int(start)))
+        mask ^= slots
+    last = H100.profile(verdict.witness[-1].split()[1].rstrip(":"))
+    assert all(p.mask & mask for p in last.placements)
+    sizes = sum(H100.profile(n).size for n, _ in running) + last.size
+    assert sizes <= 8, "the sum of the slots would have admitted it"
+
+
+def test_a_start_is_chosen_where_it_costs_least_among_the_safe_ones():
+    small = offer_of(H100, "1g.10gb", "7g.80gb")
+    assert choose_start(small, [], "1g.10gb") == 6
+    assert choose_start(small, [("1g.10gb", 6)], "1g.10gb") == 4
+    assert choose_start(small, [("1g.10gb", 6)], "7g.80gb") is None
+    pair = offer_of(H100, "2g.20gb", "1g.10gb+me")
+    assert choose_start(pair, [], "1g.10gb+me") == 6
+
+
+@pytest.mark.parametrize("listed", [("1g.10gb",), ("2g.20gb", "1g.10gb+me", "7g.80gb")])
+def test_a_safe_set_is_filled_to_the_last_claim_after_any_ends(listed):
+    """Fill the GPU, end any one, and its place is found again."""
+    offer = offer_of(H100, *listed)
+    running = []
+    while (start := choose_start(offer, running, listed[0])) is not None:
+        running.append((listed[0], start))
+    assert len(running) == H100.profile(listed[0]).max_instances
+    for ended in running:
+        left = [r for r in running if r != ended]
+        assert choose_start(offer, left, listed[0]) == ended[1]
+
+
+def test_a_set_with_too_many_layouts_is_not_called_safe(monkeypatch):
+    monkeypatch.setattr("driver.core.late_binding.MOST_LAYOUTS", 100)
+    verdict = check(offer_of(RTX_PRO_6000, *every_profile(RTX_PRO_6000)))
+    assert isinstance(verdict, TooLarge)
+    assert "more than 100 layouts" in verdict.reason
