@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 import signal
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -184,8 +185,13 @@ def stop(state: State) -> None:
     who = Identity.load(state.engine_record)
     if who is not None and who.alive():
         _terminate(who)
-    if left := cgroups.remove(state.cgroup):
-        raise Failure(f"control groups are still in use: {', '.join(map(str, left[:3]))}")
+    deadline = time.monotonic() + 10
+    while left := cgroups.remove(state.cgroup):
+        # Processes of an engine that was killed a moment ago may still be dying; on cgroup v1
+        # nothing tells when a group becomes empty.
+        if time.monotonic() > deadline:
+            raise Failure(f"control groups are still in use: {', '.join(map(str, left[:3]))}")
+        time.sleep(0.05)
     (state.engine / "docker.sock").unlink(missing_ok=True)
     state.engine_record.unlink(missing_ok=True)
 

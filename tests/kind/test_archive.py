@@ -22,7 +22,11 @@ def test_manifest_configuration_and_layer_lead_to_each_other(tmp_path: Path):
     program.chmod(0o755)
     out = tmp_path / "image.tar"
     config = ImageConfig(entrypoint=("/bin/program",), stop_signal="SIGRTMIN+3")
-    files = {"/bin/program": program, "/bin/alias": "program", "/tmp": None}
+    files: dict[str, Path | str | None] = {
+        "/bin/program": program,
+        "/bin/alias": "program",
+        "/tmp": None,
+    }
     write_small_image(out, "example.test/image:1", files, config)
 
     with tarfile.open(out) as archive:
