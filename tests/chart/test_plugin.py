@@ -1,0 +1,191 @@
+"""The plugin's pod: the least rights, and exactly the settings that the plugin has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from driver.config.load import load, variable
+from driver.config.settings import PluginSettings
+from tests.chart.render import E2E_VALUES, Object
+from tests.chart.test_render import EVERYTHING, VALUES
+
+RIGHTS = {
+    ("resource.k8s.io", "resourceslices"): {"get", "list", "watch", "create", "update", "delete"},
+    ("resource.k8s.io", "resourceclaims"): {"get"},
+    ("", "nodes"): {"get"},
+}
+KINDS = {"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "DaemonSet", "DeviceClass"}
+OWN_VOLUMES = {"plugin-dir", "registry", "cdi", "driver-root"}
+
+
+def environment(container: Object) -> dict[str, str]:
+    """As the kubelet would set it on node `n1`."""
+    fields = {"spec.nodeName": "n1", "metadata.uid": "0f3c9a52-pod"}
+    return {
+        each["name"]: each["value"]
+        if "value" in each
+        else fields[each["valueFrom"]["fieldRef"]["fieldPath"]]
+        for each in container["env"]
+    }
+
+
+def settings(container: Object) -> PluginSettings:
+    """What the plugin takes out of that environment; an unknown or wrong variable is an error."""
+    return load(PluginSettings, flags={}, environ=environment(container))
+
+
+def mounts(container: Object) -> dict[str, Object]:
+    return {each["name"]: each for each in container["volumeMounts"]}
+
+
+def host_paths(pod: Object) -> dict[str, Object]:
+    return {each["name"]: each["hostPath"] for each in pod["volumes"] if "hostPath" in each}
+
+
+# -- rights
+
+
+def test_the_service_account_may_do_what_is_listed_here_and_nothing_else(chart) -> None:
+    objects = chart().render()
+    assert {each["kind"] for each in objects} == KINDS
+    (role,) = [each for each in objects if each["kind"] == "ClusterRole"]
+    granted = {
+        (group, resource): set(rule["verbs"])
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+    assert granted == RIGHTS
+    assert "aggregationRule" not in role
+    assert all(rule.keys() == {"apiGroups", "resources", "verbs"} for rule in role["rules"])
+
+
+def test_the_rights_are_bound_to_the_account_of_the_pod_alone(chart) -> None:
+    binding = chart().one("ClusterRoleBinding")
+    account = chart().one("ServiceAccount")["metadata"]
+    assert binding["roleRef"]["name"] == chart().one("ClusterRole")["metadata"]["name"]
+    assert binding["subjects"] == [
+        {"kind": "ServiceAccount", "name": account["name"], "namespace": account["namespace"]}
+    ]
+    assert chart().pod()["serviceAccountName"] == account["name"]
+
+
+def test_without_privileges_the_container_has_no_capability_and_gains_none(chart) -> None:
+    context = chart(plugin={"privileged": False}).container()["securityContext"]
+    assert context == {
+        "runAsUser": 0,
+        "runAsGroup": 0,
+        "readOnlyRootFilesystem": True,
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+
+
+def test_a_privileged_container_is_stated_and_its_own_files_stay_read_only(chart) -> None:
+    assert chart().container()["securityContext"] == {
+        "runAsUser": 0,
+        "runAsGroup": 0,
+        "readOnlyRootFilesystem": True,
+        "privileged": True,
+    }
+
+
+@pytest.mark.parametrize("values", VALUES)
+def test_the_pod_shares_no_namespace_with_the_host_and_gets_no_service_variables(
+    chart, values
+) -> None:
+    pod = chart(*VALUES[values]).pod()
+    assert not {"hostNetwork", "hostPID", "hostIPC"} & pod.keys()
+    assert pod["enableServiceLinks"] is False
+    assert not any("hostPort" in port for port in pod["containers"][0]["ports"])
+
+
+def test_of_the_host_it_sees_four_folders_and_cannot_write_the_driver(chart) -> None:
+    pod = chart().pod()
+    assert {volume["name"] for volume in pod["volumes"]} == OWN_VOLUMES == set(host_paths(pod))
+    mounted = mounts(pod["containers"][0])
+    assert mounted.keys() == OWN_VOLUMES
+    assert mounted["driver-root"]["readOnly"] is True
+    assert host_paths(pod)["plugin-dir"]["path"] == "/var/lib/kubelet/plugins/gpu.tessera.dev"
+
+
+# -- settings
+
+
+@pytest.mark.parametrize("values", VALUES)
+def test_every_variable_of_ours_is_a_setting_and_its_value_is_allowed(chart, values) -> None:
+    container = chart(*VALUES[values]).container()
+    names = [each["name"] for each in container["env"]]
+    assert len(names) == len(set(names))
+    known = {variable(key) for key in PluginSettings.model_fields}
+    assert {name for name in names if name.startswith("TESSERA_")} <= known
+    found = settings(container)
+    assert (found.node_name, found.pod_uid) == ("n1", "0f3c9a52-pod")
+
+
+def test_the_values_reach_the_settings(chart) -> None:
+    found = settings(chart(EVERYTHING).container())
+    assert found.driver_name == "gpu.example.com"
+    assert found.driver_root == Path("/driver-root")
+    assert found.host_driver_root == Path("/run/nvidia/driver")
+    assert found.cdi_dir == Path("/etc/cdi")
+    assert (found.log_level, found.log_format) == ("debug", "text")
+    assert (found.rescan_seconds, found.resync_seconds) == (1.5, 86400)
+    assert found.http_endpoint == ("", 9999)
+    assert found.required_libraries == ("libcuda.so.1",)
+
+
+def test_without_values_chart_and_plugin_have_the_same_defaults(chart) -> None:
+    plain = load(PluginSettings, flags={}, environ={"TESSERA_NODE_NAME": "n1"}).model_dump()
+    ours = settings(chart().container()).model_dump()
+    assert {key for key, value in ours.items() if value != plain[key]} == {
+        "pod_uid",
+        "driver_root",
+    }
+
+
+@pytest.mark.parametrize("values", VALUES)
+def test_folders_are_mounted_where_the_settings_look_for_them(chart, values) -> None:
+    pod = chart(*VALUES[values]).pod()
+    (container,) = pod["containers"]
+    found, mounted, outside = settings(container), mounts(container), host_paths(pod)
+    same_path = {
+        "plugin-dir": found.plugin_dir,
+        "registry": found.kubelet_registry_dir,
+        "cdi": found.cdi_dir,
+    }
+    for name, path in same_path.items():
+        assert mounted[name]["mountPath"] == outside[name]["path"] == str(path)
+    assert mounted["driver-root"]["mountPath"] == str(found.driver_root)
+    assert outside["driver-root"]["path"] == str(found.host_driver_root)
+    assert mounted["driver-root"]["mountPropagation"] == "HostToContainer"
+
+
+@pytest.mark.parametrize("values", VALUES)
+def test_probes_ask_where_the_plugin_answers(chart, values) -> None:
+    container = chart(*VALUES[values]).container()
+    (port,) = container["ports"]
+    endpoint = settings(container).http_endpoint
+    assert endpoint is not None
+    assert endpoint.port == port["containerPort"]
+    probes = {name: container[name]["httpGet"] for name in ("livenessProbe", "readinessProbe")}
+    assert probes == {
+        "livenessProbe": {"path": "/healthz", "port": port["name"]},
+        "readinessProbe": {"path": "/readyz", "port": port["name"]},
+    }
+
+
+def test_the_plugin_outlasts_a_call_of_the_kubelet_at_its_end(chart) -> None:
+    # 40 s for running calls and 5 s for threads: see driver/plugin/app.py.
+    assert chart().pod()["terminationGracePeriodSeconds"] > 45
+
+
+def test_the_plugin_stays_on_nodes_that_are_being_emptied(chart) -> None:
+    assert {"effect": "NoExecute", "operator": "Exists"} in chart().pod()["tolerations"]
+
+
+def test_the_simulated_nodes_need_no_privilege(chart) -> None:
+    assert "privileged" not in chart(E2E_VALUES).container()["securityContext"]
