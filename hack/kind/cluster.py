@@ -55,9 +55,15 @@ class Cluster:
     def kubectl(self, *arguments: str, timeout: float = 180) -> str:
         return output(self.argv("kubectl", *arguments), env=self.env(), timeout=timeout)
 
-    def answers(self) -> bool:
-        """Whether the API server is ready; a probe, so short."""
-        return succeeds(self.argv("kubectl", "get", "--raw", "/readyz"), env=self.env(), timeout=5)
+    def answers(self, *, timeout: float = 5) -> bool:
+        """Whether the API server is ready, or gets ready within `timeout`."""
+        deadline = time.monotonic() + timeout
+        argv = self.argv("kubectl", "get", "--raw", "/readyz")
+        while not succeeds(argv, env=self.env(), timeout=max(1, deadline - time.monotonic())):
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.5)
+        return True
 
     def nodes(self) -> list[dict[str, Any]]:
         items: list[dict[str, Any]] = json.loads(self.kubectl("get", "nodes", "-o", "json"))[

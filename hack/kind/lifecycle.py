@@ -50,10 +50,13 @@ def up(state: State, *, workers: int, preset: str) -> Cluster:
         else:
             image, archive = nodeimage.ensure(programs, host)
         wanted = Wanted(workers=workers, preset=preset, image=image, own=chosen is None)
-        if (running := find(state)) and _is(state, wanted, host) and _complete(running, wanted):
-            say("already up")
-            _refresh_gpus(state, wanted)
-            return running
+        if running := find(state):
+            lack = _lack(running, wanted, host)
+            if lack is None:
+                say("already up")
+                _refresh_gpus(state, wanted)
+                return running
+            say(f"replacing the cluster: {lack}")
         discard(state)
         chosen = chosen or engine.start(state, host)
         if archive:
@@ -107,14 +110,18 @@ def _recorded(state: State) -> dict[str, Any] | None:
     return document if isinstance(document, dict) and "bin" in document else None
 
 
-def _is(state: State, wanted: Wanted, host: Host) -> bool:
-    record = _recorded(state) or {}
-    return bool(record.get("fingerprint") == _fingerprint(wanted, host))
-
-
-def _complete(running: Cluster, wanted: Wanted) -> bool:
-    names = {wanted.control_plane, *wanted.worker_names}
-    return set(running.containers()) == names and running.answers()
+def _lack(running: Cluster, wanted: Wanted, host: Host) -> str | None:
+    """Why the cluster that is there is not the wanted one."""
+    record = _recorded(running.state) or {}
+    if record.get("fingerprint") != _fingerprint(wanted, host):
+        changed = [name for name, value in asdict(wanted).items() if record.get(name) != value]
+        return f"what is wanted changed ({', '.join(changed) or 'configuration'})"
+    if missing := {wanted.control_plane, *wanted.worker_names} - set(running.containers()):
+        return f"not running: {', '.join(sorted(missing))}"
+    # A busy machine may be slow to answer; others may be working with the cluster.
+    if not running.answers(timeout=30):
+        return "its API server is not ready"
+    return None
 
 
 def find(state: State) -> Cluster | None:
