@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from driver.config.load import load, variable
 from driver.config.settings import PluginSettings
 from tests.chart.render import E2E_VALUES, Object
 from tests.chart.test_render import EVERYTHING, VALUES
+from tests.docs.tables import OPERATIONS
 
 RIGHTS = {
     ("resource.k8s.io", "resourceslices"): {"get", "list", "watch", "create", "update", "delete"},
@@ -60,6 +62,12 @@ def test_the_service_account_may_do_what_is_listed_here_and_nothing_else(chart) 
     assert granted == RIGHTS
     assert "aggregationRule" not in role
     assert all(rule.keys() == {"apiGroups", "resources", "verbs"} for rule in role["rules"])
+
+
+def test_the_rights_are_those_that_the_page_for_operators_gives_reasons_for() -> None:
+    rows = re.findall(r"^\| `(\w+)`: ([a-z, ]+) \|", OPERATIONS.read_text(), re.MULTILINE)
+    told = {resource: set(verbs.split(", ")) for resource, verbs in rows}
+    assert told == {resource: verbs for (_, resource), verbs in RIGHTS.items()}
 
 
 def test_the_rights_are_bound_to_the_account_of_the_pod_alone(chart) -> None:
