@@ -14,9 +14,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from driver.core.capacity import after, fits, potential, table
-from driver.core.layout import WHOLE
-from driver.core.occupancy import Board, Live, Partition, State, states
-from driver.core.packing import Policy, order_in
+from driver.core.occupancy import Board, Live, State, states
+from driver.core.packing import WHOLE, Policy, order_in
 
 
 def score(boards: Sequence[Board], live: Live) -> float:
@@ -39,8 +38,8 @@ def repacked(boards: Sequence[Board], live: Live) -> Live:
     for each in largest_first:
         attempt = replace(live, partitions=placed)
         order = order_in(boards, states(boards, attempt), Policy.PACKED)
-        ranked = order.profiles[each.profile].feasible
-        if not ranked or not isinstance(ranked[0], Partition):
+        ranked = order.profile(each.profile).feasible
+        if not ranked:
             return live
         placed |= {ranked[0]}
     return replace(live, partitions=placed)

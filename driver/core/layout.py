@@ -24,12 +24,10 @@ from api.resource.limits import MAX_COUNTER_SETS, MAX_DEVICES_WITH_COUNTERS_OR_T
 from driver.core.geometry import Geometry, MigProfile
 from driver.core.ids import GpuUuid
 from driver.core.occupancy import Board, Ref
-from driver.core.packing import Order, Ranked
+from driver.core.packing import WHOLE, Order, Ranked
 
 T = TypeVar("T")
 MOST: Final = MAX_DEVICES_WITH_COUNTERS_OR_TAINTS
-WHOLE: Final = ""
-"""The kind of a full GPU; other kinds are the names of profiles."""
 _CLASSES: Final = ("small", "large", "double", "variants")
 
 
@@ -76,11 +74,11 @@ def fill(shelf: Shelf, order: Order) -> SlicePlan:
     )
 
 
-def restrict(shelf: Shelf, kind: str, order: Order) -> Ranked:
+def restrict(shelf: Shelf, kind: str, order: Order) -> Ranked[Ref]:
     """The part of one kind's order that stands on this shelf."""
+    ranked = order.ranked(kind)
     if kind == WHOLE:
-        return order.whole
-    ranked = order.profiles[kind]
+        return ranked
     return Ranked(
         feasible=tuple(r for r in ranked.feasible if r.gpu in shelf.gpus),
         blocked=tuple(r for r in ranked.blocked if r.gpu in shelf.gpus),
@@ -93,8 +91,8 @@ def lay_out_flat(order: Order, devices: Collection[Ref]) -> tuple[SlicePlan, ...
     One slice, as long as they fit, because no version before 1.36 keeps the order of slices; the
     smallest profile first. `devices`: those that exist.
     """
-    kinds = [*order.profiles.values(), order.whole]
-    present = [tuple(r for r in (*k.feasible, *k.blocked) if r in devices) for k in kinds]
+    kinds = [(*k.feasible, *k.blocked) for k in order.kinds()]
+    present = [tuple(r for r in refs if r in devices) for refs in kinds]
     slices = _next_fit([(len(refs), refs) for refs in present if refs]) or [[()]]
     named = _numbered([("devices", tuple(chain.from_iterable(part))) for part in slices])
     return tuple(SlicePlan(what=what, devices=refs) for what, refs in named)

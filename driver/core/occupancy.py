@@ -7,12 +7,12 @@ of a withheld GPU, come in as a mask.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import NamedTuple
 
-from driver.core.capacity import table
+from driver.core.capacity import Table, table
 from driver.core.geometry import Offer
 from driver.core.ids import GpuUuid
 
@@ -45,6 +45,13 @@ class Board:
     uuid: GpuUuid
     offer: Offer | None = None
     full: bool = True
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.uuid, self.offer, self.full)))
+
+    def __hash__(self) -> int:
+        return self._hash
 
     def partitions(self) -> int:
         """How many partitions it offers."""
@@ -83,21 +90,38 @@ class State(NamedTuple):
 
 def states(boards: Sequence[Board], live: Live) -> tuple[State, ...]:
     """One state a board, in their order. KeyError for a live partition that no board can hold."""
-    masks = {b.uuid: live.withheld.get(b.uuid, 0) for b in boards}
-    sums = {b.uuid: _nothing(b) for b in boards}
-    counts: Counter[GpuUuid] = Counter(live.whole)
-    tables = {b.uuid: table(b.offer) for b in boards if b.offer is not None}
+    places, tables, nothing = _compiled(tuple(boards))
+    masks = [live.withheld.get(b.uuid, 0) for b in boards]
+    sums, counts = list(nothing), [0] * len(masks)
     for each in live.partitions:
-        if each.gpu not in tables:
+        place = places[each.gpu]
+        of = tables[place]
+        if of is None:
             raise KeyError(f"GPU {each.gpu} offers no partitions, but {each} is in use")
-        slots, weights = tables[each.gpu].instance(each.profile, each.start)
-        masks[each.gpu] |= slots
-        counts[each.gpu] += 1
+        slots, weights = of.instance(each.profile, each.start)
+        masks[place] |= slots
+        counts[place] += 1
         if weights:
-            sums[each.gpu] = tuple(map(sum, zip(sums[each.gpu], weights, strict=True)))
-    for uuid in live.whole & masks.keys():
-        masks[uuid] |= tables[uuid].all_slots if uuid in tables else 1
-    return tuple(State(masks[b.uuid], sums[b.uuid], counts[b.uuid]) for b in boards)
+            sums[place] = tuple(map(sum, zip(sums[place], weights, strict=True)))
+    for uuid in live.whole:
+        place = places[uuid]
+        of = tables[place]
+        masks[place] |= of.all_slots if of else 1
+        counts[place] += 1
+    return tuple(map(State, masks, sums, counts))
+
+
+@lru_cache(maxsize=64)
+def _compiled(
+    boards: tuple[Board, ...],
+) -> tuple[dict[GpuUuid, int], tuple[Table | None, ...], tuple[tuple[int, ...], ...]]:
+    """Where each GPU stands, its table, and the sums of an empty one."""
+    tables = tuple(table(b.offer) if b.offer else None for b in boards)
+    return (
+        {b.uuid: place for place, b in enumerate(boards)},
+        tables,
+        tuple(t.nothing if t else () for t in tables),
+    )
 
 
 def can_take(board: Board, state: State, ref: Ref) -> bool:
@@ -109,7 +133,3 @@ def can_take(board: Board, state: State, ref: Ref) -> bool:
     if slots & state.mask:
         return False
     return all(u + w <= t for u, w, t in zip(state.used, weights, of.totals, strict=True))
-
-
-def _nothing(board: Board) -> tuple[int, ...]:
-    return table(board.offer).nothing if board.offer else ()

@@ -10,17 +10,23 @@ scheduler evaluates selectors for each device that only counters block, and that
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 from itertools import chain
 from operator import itemgetter
+from typing import Final, Generic, TypeVar
 
-from driver.core.capacity import free_moves, loss, table
 from driver.core.geometry import Offer
+from driver.core.ids import GpuUuid
+from driver.core.listings import Key, Listing, full, listings
 from driver.core.occupancy import Board, Live, Partition, Ref, State, Whole, states
-from driver.core.static_order import static_order, static_ranks
+
+WHOLE: Final = ""
+"""The kind of a full GPU; other kinds are the names of profiles."""
+
+R_co = TypeVar("R_co", bound=Ref, covariant=True)
 
 
 class Policy(StrEnum):
@@ -31,35 +37,82 @@ class Policy(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ranked:
+class Ranked(Generic[R_co]):
     """Devices of one kind: those that can be taken now, best first, then those that cannot."""
 
-    feasible: tuple[Ref, ...] = ()
-    blocked: tuple[Ref, ...] = ()
+    feasible: tuple[R_co, ...] = ()
+    blocked: tuple[R_co, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """The whole node. `profiles`: by name, smallest first."""
+    """The whole node. A kind is ranked when it is asked for; the first of it costs far less."""
 
-    profiles: Mapping[str, Ranked]
-    whole: Ranked
+    boards: tuple[Board, ...]
+    now: tuple[State, ...]
+    policy: Policy
+    listings: tuple[Mapping[str, Listing], ...]
 
+    @property
+    def profiles(self) -> Mapping[str, Ranked[Partition]]:
+        """By name, smallest first."""
+        return {name: self.profile(name) for name in _names(self.boards)}
 
-Key = tuple[int, ...]
+    @property
+    def whole(self) -> Ranked[Whole]:
+        """Idle GPUs from the last one down; used ones behind them."""
+        offered = [(full(b), s) for b, s in zip(self.boards, self.now, strict=True) if b.full]
+        last_first = offered[::-1]
+        return Ranked(
+            feasible=tuple(ref for ref, state in last_first if state.idle),
+            blocked=tuple(ref for ref, state in last_first if not state.idle),
+        )
 
+    def kinds(self) -> list[Ranked[Ref]]:
+        return [*self.profiles.values(), self.whole]
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Listing:
-    """What one GPU offers of one profile in one state.
+    def ranked(self, kind: str) -> Ranked[Ref]:
+        return self.whole if kind == WHOLE else self.profile(kind)
 
-    `packed`: the key of its best start, without the GPU's position; `ranks`: S* of each feasible.
-    """
+    def profile(self, name: str) -> Ranked[Partition]:
+        found = [(n, x[name]) for n, x in enumerate(self.listings) if name in x]
+        match self.policy:
+            case Policy.PACKED:
+                # GPU by GPU, because a burst that sees one order must pack too.
+                keyed = [(listing.key, n, listing) for n, listing in found]
+                keyed.sort(key=itemgetter(0, 1))
+                feasible = tuple(chain.from_iterable(x.feasible for _, _, x in keyed))
+            case Policy.DISTRIBUTED:
+                # Placement by placement, the emptiest GPU first: a burst spreads too.
+                spread = [
+                    (rank, self.now[n].instances, n, ref)
+                    for n, listing in found
+                    for rank, ref in listing.spread
+                ]
+                feasible = tuple(x[3] for x in sorted(spread, key=itemgetter(0, 1, 2)))
+        blocked = tuple(chain.from_iterable(listing.blocked for _, listing in found))
+        return Ranked(feasible=feasible, blocked=blocked)
 
-    packed: Key
-    feasible: tuple[Partition, ...]
-    ranks: tuple[int, ...]
-    blocked: tuple[Partition, ...]
+    def first(self, kind: str, gpus: Collection[GpuUuid]) -> Ref | None:
+        """What the policy takes next of `kind`, None where nothing is free. Partitions are looked
+        for on `gpus`, full GPUs on the whole node.
+        """
+        if kind == WHOLE:
+            downwards = zip(reversed(self.boards), reversed(self.now), strict=True)
+            return next((full(b) for b, s in downwards if b.full and s.idle), None)
+        firsts = [
+            self._first(n, x[kind])
+            for n, x in enumerate(self.listings)
+            if kind in x and x[kind].feasible and self.boards[n].uuid in gpus
+        ]
+        return min(firsts, key=itemgetter(0))[1] if firsts else None
+
+    def _first(self, n: int, listing: Listing) -> tuple[Key, Partition]:
+        """The best of GPU `n`, with what compares it with the best of the others."""
+        if self.policy is Policy.PACKED:
+            return (*listing.key, n), listing.feasible[0]
+        rank, ref = listing.spread[0]
+        return (rank, self.now[n].instances, n), ref
 
 
 def make_order(boards: Sequence[Board], live: Live, policy: Policy) -> Order:
@@ -73,100 +126,15 @@ def make_order(boards: Sequence[Board], live: Live, policy: Policy) -> Order:
 
 def order_in(boards: Sequence[Board], now: Sequence[State], policy: Policy) -> Order:
     """`make_order` where the states are known already."""
-    by_profile: dict[str, list[tuple[int, _Listing]]] = {}
-    for position, (board, state) in enumerate(zip(boards, now, strict=True)):
-        for name, listing in _listings(board, state).items():
-            by_profile.setdefault(name, []).append((position, listing))
-    arrange = _ARRANGE[policy]
     return Order(
-        profiles={
-            name: Ranked(
-                feasible=arrange(by_profile[name], now),
-                blocked=tuple(chain.from_iterable(x.blocked for _, x in by_profile[name])),
-            )
-            for name in _names(boards)
-        },
-        whole=_whole(boards, now),
+        boards=tuple(boards),
+        now=tuple(now),
+        policy=policy,
+        listings=tuple(map(listings, boards, now)),
     )
 
 
-def _packed(listings: list[tuple[int, _Listing]], _: Sequence[State]) -> tuple[Partition, ...]:
-    """GPU by GPU, because a burst that sees one order must pack too."""
-    fits = [(listing.packed, position, listing) for position, listing in listings]
-    fits.sort(key=itemgetter(0, 1))
-    return tuple(chain.from_iterable(listing.feasible for _, _, listing in fits))
-
-
-def _distributed(
-    listings: list[tuple[int, _Listing]], now: Sequence[State]
-) -> tuple[Partition, ...]:
-    """Placement by placement, the emptiest GPU first: a burst that sees one order spreads too."""
-    keyed = [
-        (rank, now[position].instances, position, ref)
-        for position, listing in listings
-        for rank, ref in zip(listing.ranks, listing.feasible, strict=True)
-    ]
-    return tuple(k[3] for k in sorted(keyed, key=itemgetter(0, 1, 2)))
-
-
-_ARRANGE: Mapping[
-    Policy, Callable[[list[tuple[int, _Listing]], Sequence[State]], tuple[Partition, ...]]
-] = {Policy.PACKED: _packed, Policy.DISTRIBUTED: _distributed}
-
-
-@lru_cache(maxsize=1 << 14)
-def _listings(board: Board, state: State) -> dict[str, _Listing]:
-    """One GPU, all its profiles. Kept: after an event, the other GPUs of the node are as before.
-
-    The key puts used GPUs before idle ones, then least loss of potential, then the fuller GPU, then
-    S*. On the 8-slot class the loss alone has used before idle, because an idle GPU also loses its
-    full device; other geometries and choices of profiles may break it.
-    """
-    if board.offer is None:
-        return {}
-    of, ranks = table(board.offer), static_ranks(board.offer.geometry)
-    orders = static_order(board.offer.geometry)
-    free = free_moves(of, state.mask, state.used)
-    opening = board.offer.geometry.compute_slices if board.full and state.idle else 0
-    listings = {}
-    for profile, moves in zip(of.profiles, free, strict=True):
-        name = profile.name
-        costs = {
-            m.start: (loss(of, m, state.mask, state.used), ranks[name, m.start]) for m in moves
-        }
-        by_rank = [s for s in orders[name] if s in costs]
-        best = min(by_rank, key=costs.__getitem__, default=None)
-        starts = by_rank if best is None else [best, *(s for s in by_rank if s != best)]
-        cost, rank = (0, 0) if best is None else costs[best]
-        listings[name] = _Listing(
-            packed=(state.idle, cost + opening, -state.mask.bit_count(), rank),
-            feasible=_refs(board, name, starts),
-            ranks=tuple(ranks[name, s] for s in starts),
-            blocked=_refs(board, name, [s for s in orders[name] if s not in costs]),
-        )
-    return listings
-
-
-def _refs(board: Board, profile: str, starts: Sequence[int]) -> tuple[Partition, ...]:
-    return tuple(Partition(gpu=board.uuid, profile=profile, start=s) for s in starts)
-
-
-def _whole(boards: Sequence[Board], now: Sequence[State]) -> Ranked:
-    """Idle ones from the last GPU down; used ones behind them."""
-    offered = [(_full(b), s) for b, s in zip(boards, now, strict=True) if b.full]
-    last_first = offered[::-1]
-    return Ranked(
-        feasible=tuple(ref for ref, state in last_first if state.idle),
-        blocked=tuple(ref for ref, state in last_first if not state.idle),
-    )
-
-
-@lru_cache(maxsize=256)
-def _full(board: Board) -> Whole:
-    return Whole(gpu=board.uuid)
-
-
-def _names(boards: Sequence[Board]) -> tuple[str, ...]:
+def _names(boards: tuple[Board, ...]) -> tuple[str, ...]:
     return _smallest_first(frozenset(b.offer for b in boards if b.offer is not None))
 
 

@@ -14,8 +14,8 @@ from typing import Final
 
 from driver.core.capacity import Move, table
 from driver.core.ids import ClaimUID
-from driver.core.layout import WHOLE
 from driver.core.occupancy import Board, Live, Partition, Ref, Whole
+from driver.core.packing import WHOLE
 from driver.core.static_order import static_ranks
 
 _EVERYTHING: Final = -1

@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from driver.core.ids import GpuUuid
-from driver.core.layout import WHOLE, Shelf, SlicePlan, fill, shelves
+from driver.core.layout import Shelf, SlicePlan, fill, shelves
 from driver.core.occupancy import NOTHING, Board, Live, Ref, State, Whole, can_take, states
-from driver.core.packing import Order, Policy, make_order, order_in
+from driver.core.packing import WHOLE, Order, Policy, make_order, order_in
 
 MOST_BEHIND: Final = 3
 """Events. Beyond it an order that follows the state is worse than one that ignores it."""
@@ -47,20 +47,14 @@ def rerank(
     return tuple(
         fill(shelf, order)
         for shelf in shelves(tuple(boards))
-        if _is_stale(stand[shelf.what], rooms, _choice(shelf, order))
+        if _is_stale(stand[shelf.what], rooms, _choices(shelf, order))
     )
 
 
-def _choice(shelf: Shelf, order: Order) -> dict[str, Ref]:
+def _choices(shelf: Shelf, order: Order) -> dict[str, Ref]:
     """What the policy takes next of each kind; kinds of which nothing is free are left out."""
-    found: dict[str, Ref] = {}
-    for kind in shelf.kinds:
-        ranked = order.whole if kind == WHOLE else order.profiles[kind]
-        for ref in ranked.feasible:
-            if kind == WHOLE or ref.gpu in shelf.gpus:
-                found[kind] = ref
-                break
-    return found
+    firsts = ((kind, order.first(kind, shelf.gpus)) for kind in shelf.kinds)
+    return {kind: ref for kind, ref in firsts if ref is not None}
 
 
 def _is_stale(
@@ -69,10 +63,12 @@ def _is_stale(
     """Whether the scheduler, reading `devices`, takes something else of some kind."""
     left = dict(choice)
     for ref in devices:
+        if not left:
+            return False
         kind = WHOLE if isinstance(ref, Whole) else ref.profile
-        if kind in left and can_take(*rooms[ref.gpu], ref):
-            if left.pop(kind) != ref:
-                return True
-            if not left:
-                return False
+        wanted = left.get(kind)
+        if wanted == ref:
+            del left[kind]
+        elif wanted is not None and can_take(*rooms[ref.gpu], ref):
+            return True
     return bool(left)

@@ -32,7 +32,6 @@ class Publisher:
                 assert isinstance(counters, Counters)
                 self._counters[board.uuid] = counters
         self._built: dict[Ref, Device] = {}
-        self.refs: dict[str, Ref] = {}
 
     def pool(self, plans: Sequence[SlicePlan]) -> Pool:
         slices = tuple(self.slice(position, plan) for position, plan in enumerate(plans))
@@ -49,8 +48,7 @@ class Publisher:
 
     def _device(self, ref: Ref) -> Device:
         if ref not in self._built:
-            self._built[ref] = device = self._build(ref)
-            self.refs[device.name] = ref
+            self._built[ref] = self._build(ref)
         return self._built[ref]
 
     def _build(self, ref: Ref) -> Device:
@@ -74,14 +72,12 @@ class Scheduler:
         self._publisher = publisher
         self._left = {c.name: dict(c.counters) for s in pool.slices for c in s.counter_sets}
         assert [s.name for s in pool.slices] == sorted(s.name for s in pool.slices)
-        self._slices = {
-            p.what: _by_kind(publisher, s) for p, s in zip(plans, pool.slices, strict=True)
-        }
-        self.allocated: dict[Device, Ref] = {}
+        self._slices = {p.what: _by_kind(p, s) for p, s in zip(plans, pool.slices, strict=True)}
+        self.allocated: dict[str, tuple[Device, Ref]] = {}
 
     @property
     def live(self) -> Live:
-        refs = self.allocated.values()
+        refs = [ref for _, ref in self.allocated.values()]
         return Live(
             partitions=frozenset(r for r in refs if isinstance(r, Partition)),
             whole=frozenset(r.gpu for r in refs if isinstance(r, Whole)),
@@ -90,20 +86,21 @@ class Scheduler:
     def replace(self, position: int, plan: SlicePlan) -> None:
         """One slice is written anew."""
         assert plan.what in self._slices
-        self._slices[plan.what] = _by_kind(self._publisher, self._publisher.slice(position, plan))
+        self._slices[plan.what] = _by_kind(plan, self._publisher.slice(position, plan))
 
     def allocate(self, kind: str) -> Ref | None:
         for devices in self._slices.values():
             for device, ref in devices.get(kind, ()):
-                if device not in self.allocated and self._fits(device):
+                if device.name not in self.allocated and self._fits(device):
                     self._take(device, 1)
-                    self.allocated[device] = ref
+                    self.allocated[device.name] = device, ref
                     return ref
         return None
 
-    def end(self, device: Device) -> None:
-        del self.allocated[device]
+    def end(self, name: str) -> Ref:
+        device, ref = self.allocated.pop(name)
         self._take(device, -1)
+        return ref
 
     def _fits(self, device: Device) -> bool:
         for consumed in device.consumes:
@@ -120,11 +117,10 @@ class Scheduler:
                 left[name] -= sign * amount
 
 
-def _by_kind(publisher: Publisher, each: Slice) -> dict[str, list[tuple[Device, Ref]]]:
+def _by_kind(plan: SlicePlan, each: Slice) -> dict[str, list[tuple[Device, Ref]]]:
     """A class selector names one kind, so the others are passed over at once."""
     found: dict[str, list[tuple[Device, Ref]]] = {}
-    for device in each.devices:
-        ref = publisher.refs[device.name]
+    for device, ref in zip(each.devices, plan.devices, strict=True):
         kind = ref.profile if isinstance(ref, Partition) else WHOLE
         found.setdefault(kind, []).append((device, ref))
     return found

@@ -6,9 +6,9 @@ import pytest
 
 from driver.core.fragmentation import repacked, score, still_fits
 from driver.core.ids import ClaimUID
-from driver.core.layout import WHOLE
 from driver.core.minimum import minimum_gpus
 from driver.core.occupancy import NOTHING, Live
+from driver.core.packing import WHOLE
 from driver.core.release import smallest_release
 from tests.data.mig_boards import A30, A100_40, H100, RTX_PRO_6000
 from tests.unit.core.given_mig import live, mixed, node, spell
@@ -140,10 +140,6 @@ def test_a_search_that_would_take_too_long_says_so(monkeypatch):
     assert minimum_gpus(H100, {"1g.10gb": 1, "1g.10gb+me": 2, "3g.40gb": 4}) is None
 
 
-def uids(*names):
-    return frozenset(ClaimUID(n) for n in names)
-
-
 def claims(**held):
     return {ClaimUID(uid): live(*refs.split()).partitions for uid, refs in held.items()}
 
@@ -152,35 +148,46 @@ def all_of(held):
     return Live(partitions=frozenset().union(*held.values()))
 
 
+def release(boards, kind, held, state=None):
+    """The device that gets free, and whose end frees it."""
+    found = smallest_release(boards, state or all_of(held), held, kind)
+    return None if found is None else (*spell([found.device]), "".join(sorted(found.claims)))
+
+
 def test_the_smallest_claim_in_the_way_is_named():
     held = claims(a="0:1g.10gb@0 0:1g.10gb@1", b="0:1g.10gb@4", c="0:1g.10gb@5")
-    found = smallest_release(node(1), all_of(held), held, "3g.40gb")
-    assert (spell([found.device]), found.claims) == (["0@0"], uids("a"))
-    found = smallest_release(node(1), all_of(held), held, WHOLE)
-    assert found.claims == uids("a", "b", "c")
+    assert release(node(1), "3g.40gb", held) == ("0@0", "a")
+    assert release(node(1), WHOLE, held) == ("0", "abc")
 
 
 def test_of_equally_many_claims_those_on_fewer_slots_are_named():
     held = claims(a="0:3g.40gb@0", b="1:1g.10gb@3")
-    found = smallest_release(node(2), all_of(held), held, "4g.40gb")
-    assert (spell([found.device]), found.claims) == (["1@0"], uids("b"))
+    assert release(node(2), "4g.40gb", held) == ("1@0", "b")
 
 
 def test_nothing_must_end_for_what_fits_now():
-    found = smallest_release(node(2), NOTHING, {}, "3g.40gb")
-    assert (spell([found.device]), found.claims) == (["0@4"], frozenset())
-    assert spell([smallest_release(node(2), NOTHING, {}, WHOLE).device]) == ["1"]
+    assert release(node(2), "3g.40gb", {}) == ("0@4", "")
+    assert release(node(2), WHOLE, {}) == ("1", "")
 
 
-def test_what_no_claim_holds_never_ends():
-    assert smallest_release(node(1), live(withheld={0: 0x0F}), {}, "4g.40gb") is None
-    assert smallest_release(node(1), live("0:1g.10gb@6"), {}, WHOLE) is None
-    assert smallest_release(node(1), live("0"), {}, "1g.10gb") is None
-    assert smallest_release(node(1), NOTHING, {}, "1g.5gb") is None
+@pytest.mark.parametrize(
+    ("kind", "state"),
+    [
+        ("4g.40gb", live(withheld={0: 0x0F})),
+        (WHOLE, live(withheld={0: 0x80})),
+        (WHOLE, live("0:1g.10gb@6")),
+        ("1g.10gb", live("0")),
+        ("1g.5gb", NOTHING),
+    ],
+    ids=["withheld slots", "withheld board", "foreign claim", "foreign full GPU", "no profile"],
+)
+def test_what_no_claim_holds_never_ends(kind, state):
+    assert release(node(1), kind, {}, state) is None
 
 
 def test_a_claim_that_holds_the_engine_must_end_although_slots_are_free():
     boards = node(1, H100, ["1g.10gb", "1g.10gb+me"])
     held = claims(a="0:1g.10gb@0", b="0:1g.10gb+me@6")
-    found = smallest_release(boards, all_of(held), held, "1g.10gb+me")
-    assert found.claims == uids("b")
+    device, ended = release(boards, "1g.10gb+me", held)
+    assert ended == "b"
+    assert device != "0@0"

@@ -53,7 +53,8 @@ def test_every_witness_can_be_played_and_ends_without_room(listed):
     offer = offer_of(H100, *listed)
     verdict = check(offer)
     assert isinstance(verdict, Unsafe)
-    running, mask = set(), 0
+    running: set[tuple[str, int]] = set()
+    mask = 0
     for step in verdict.witness[:-1]:
         verb, name, _, start = step.split()
         slots = H100.profile(name).mask(int(start))
@@ -79,7 +80,7 @@ def test_a_start_is_chosen_where_it_costs_least_among_the_safe_ones():
 def test_a_safe_set_is_filled_to_the_last_claim_after_any_ends(listed):
     """Fill the GPU, end any one, and its place is found again."""
     offer = offer_of(H100, *listed)
-    running = []
+    running: list[tuple[str, int]] = []
     while (start := choose_start(offer, running, listed[0])) is not None:
         running.append((listed[0], start))
     assert len(running) == H100.profile(listed[0]).max_instances

@@ -6,9 +6,9 @@ from itertools import product
 import pytest
 
 from api.resource.limits import problems
-from driver.core.layout import WHOLE, fill, lay_out, lay_out_flat, shelves
+from driver.core.layout import fill, lay_out, lay_out_flat, shelves
 from driver.core.occupancy import NOTHING, Board, Partition
-from driver.core.packing import Policy, make_order
+from driver.core.packing import WHOLE, Policy, make_order
 from tests.data.mig_boards import A30, A100_40, BOARDS, H100, RTX_PRO_6000, every_profile
 from tests.property.firstfit import Publisher
 from tests.unit.core.given_mig import live, mixed, node, order, spell, uuid

@@ -11,9 +11,13 @@ from driver.core.occupancy import NOTHING, Live
 from driver.core.packing import Policy, make_order
 from driver.core.static_order import static_order
 from tests.data.mig_boards import A30, A100_40, BOARDS, H100, RTX_PRO_6000, every_profile
-from tests.unit.core.given_mig import follow, live, mixed, node, order, spell, uuid
+from tests.unit.core.given_mig import follow, live, mixed, node, order, spell, take, uuid
 
 PACKED, DISTRIBUTED = Policy.PACKED, Policy.DISTRIBUTED
+
+
+def offers_of(boards):
+    return [p for b in boards[:1] if b.offer for p in b.offer.profiles]
 
 
 def gpus(places):
@@ -66,7 +70,7 @@ def test_a_used_gpu_that_can_hold_a_claim_comes_before_an_idle_one(board):
     names = every_profile(board)
     for listed in [None, names, *combinations(names, 2)]:
         boards = node(2, board, listed)
-        parts = [(p.name, s) for p in boards[0].offer.profiles for s in p.starts]
+        parts = [(p.name, s) for p in offers_of(boards) for s in p.starts]
         for taken in [*combinations(parts, 1), *combinations(parts, 2)]:
             masks = [board.profile(n).mask(s) for n, s in taken]
             if len(masks) == 2 and masks[0] & masks[1]:
@@ -149,27 +153,27 @@ def test_every_device_is_in_the_order_once_whatever_is_in_use(policy):
     boards = mixed(H100, RTX_PRO_6000, None, listed=[*every_profile(H100), "1g.24gb"])
     for state in (NOTHING, live("0:3g.40gb@4", "2"), live("1", withheld={0: 1})):
         now = order(boards, state, policy)
-        refs = [r for k in (*now.profiles.values(), now.whole) for r in (*k.feasible, *k.blocked)]
+        refs = [r for k in now.kinds() for r in (*k.feasible, *k.blocked)]
         assert len(refs) == len(set(refs)) == 3 + sum(b.partitions() for b in boards)
 
 
 @pytest.mark.parametrize("policy", Policy)
 def test_the_order_depends_on_what_is_in_use_and_not_on_how_it_came_about(policy):
     state = live("0:1g.10gb@6", "1:2g.20gb@4", "0:3g.40gb@0", "3")
-    again = Live(
-        partitions=frozenset(sorted(state.partitions, reverse=True)), whole=frozenset(state.whole)
-    )
+    again = Live(partitions=frozenset(sorted(state.partitions, reverse=True)), whole=state.whole)
     assert make_order(node(4), state, policy) == make_order(node(4), again, policy)
 
 
-def test_a_rerank_of_eight_gpus_takes_well_below_a_millisecond_of_cpu():
-    boards, wanted = node(8), ["1g.10gb", "2g.20gb", "3g.40gb", "1g.20gb"] * 6
-    states, state = [], NOTHING
-    for kind in wanted:
-        first = order(boards, state).profiles[kind].feasible[0]
-        state = Live(partitions=state.partitions | {first})
-        states.append(state)
-    before = process_time()
-    for state in states:
-        order(boards, state)
-    assert (process_time() - before) / len(states) < 0.002
+def test_an_order_for_eight_gpus_takes_less_than_a_millisecond_of_cpu():
+    boards, state, seen = node(8), NOTHING, []
+    for kind in ["1g.10gb", "2g.20gb", "3g.40gb", "1g.20gb"] * 6:
+        state = take(state, order(boards, state).profiles[kind].feasible[0])
+        seen.append(state)
+
+    def once():
+        before = process_time()
+        for each in seen:
+            order(boards, each)
+        return (process_time() - before) / len(seen)
+
+    assert min(once() for _ in range(5)) < 0.001

@@ -74,6 +74,10 @@ def test_a_static_order_that_stands_is_not_written_again():
     assert stale(node(4), NOTHING, live("2:1g.10gb@6"), behind=100) == ()
 
 
+def test_a_node_without_a_device_is_never_written_again():
+    assert rerank(published(()), (), NOTHING, PACKED) == ()
+
+
 def test_a_second_rerank_has_nothing_to_do():
     boards, now = node(16), live("2:1g.10gb@6", "9:3g.40gb@4")
     for policy in Policy:
