@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
+from operator import mul
 from typing import Final
 
 from driver.core.capacity import table
@@ -109,24 +110,19 @@ def _fullest(offer: Offer) -> tuple[tuple[int, ...], ...] | None:
     sets = set[tuple[int, ...]]()
     for each in packed:
         counts = tuple(count_in(each, i) for i in kinds)
-        sums = (
-            sum(c * w[x] for c, w in zip(counts, weights, strict=True)) for x in _limits(of.totals)
-        )
+        scaled = ([c * w for w in of_kind] for c, of_kind in zip(counts, weights, strict=True))
+        sums = map(sum, zip(*scaled, strict=True))
         if all(s <= t for s, t in zip(sums, of.totals, strict=True)):
             sets.add(counts)
-    one_more = [tuple(int(i == kind) for i in kinds) for kind in kinds]
+    sizes = [p.size for p in offer.profiles]
     return tuple(
         sorted(
-            (
-                s
-                for s in sets
-                if not any(tuple(map(sum, zip(s, e, strict=True))) in sets for e in one_more)
-            ),
-            key=lambda s: (sum(c * p.size for c, p in zip(s, offer.profiles, strict=True)), s),
+            (s for s in sets if not any(_one_more(s, kind) in sets for kind in kinds)),
+            key=lambda s: (sum(map(mul, s, sizes)), s),
             reverse=True,
         )
     )
 
 
-def _limits(totals: tuple[int, ...]) -> range:
-    return range(len(totals))
+def _one_more(counts: tuple[int, ...], kind: int) -> tuple[int, ...]:
+    return tuple(c + (i == kind) for i, c in enumerate(counts))

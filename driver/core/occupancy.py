@@ -89,21 +89,24 @@ class State(NamedTuple):
 
 
 def states(boards: Sequence[Board], live: Live) -> tuple[State, ...]:
-    """One state a board, in their order. KeyError for a live partition that no board can hold."""
+    """One state a board, in their order. What is in use on a GPU that is not among them is passed
+    over: it is lost. KeyError for a partition that its board cannot hold.
+    """
     places, tables, nothing = _compiled(tuple(boards))
     masks = [live.withheld.get(b.uuid, 0) for b in boards]
     sums, counts = list(nothing), [0] * len(masks)
     for each in live.partitions:
-        place = places[each.gpu]
-        of = tables[place]
+        place = places.get(each.gpu)
+        if place is None:
+            continue
+        of, counts[place] = tables[place], counts[place] + 1
         if of is None:
-            raise KeyError(f"GPU {each.gpu} offers no partitions, but {each} is in use")
+            continue
         slots, weights = of.instance(each.profile, each.start)
         masks[place] |= slots
-        counts[place] += 1
         if weights:
             sums[place] = tuple(map(sum, zip(sums[place], weights, strict=True)))
-    for uuid in live.whole:
+    for uuid in live.whole & places.keys():
         place = places[uuid]
         of = tables[place]
         masks[place] |= of.all_slots if of else 1

@@ -1,12 +1,15 @@
 """Where claims go: playbooks of what is wanted and in use, and the order that comes of it."""
 
 from collections import Counter
+from dataclasses import replace
 from itertools import combinations, permutations
 from time import process_time
 
 import pytest
 
 from driver.core.capacity import loss, table
+from driver.core.errors import ContractError
+from driver.core.geometry import Geometry, Placement
 from driver.core.occupancy import NOTHING, Live
 from driver.core.packing import Policy, make_order
 from driver.core.static_order import static_order
@@ -122,6 +125,20 @@ def test_a_profile_that_is_no_longer_offered_still_takes_its_slots_and_engines()
 def test_a_partition_that_the_board_cannot_hold_is_named(taken):
     with pytest.raises(KeyError, match="the board has no MIG profile"):
         order(node(1), live(taken))
+
+
+def test_what_is_in_use_on_a_lost_gpu_or_in_an_older_mode_leaves_the_others_in_order():
+    """GPU 2 does not answer; GPU 1 is offered as a whole only, but a partition is still there."""
+    now = order(mixed(H100, None), live("0:1g.10gb@6", "1:1g.10gb@6", "2:1g.10gb@6", "3"))
+    assert spell(now.profiles["1g.10gb"].feasible[:1]) == ["0@4"]
+    assert now.whole.feasible == ()
+
+
+def test_a_board_that_no_counters_describe_is_refused_with_the_reason():
+    """33 slots need more counters than one set may have."""
+    wide = replace(H100.profiles[0], placements=(Placement(start=0, size=33),))
+    with pytest.raises(ContractError, match="cannot be partitioned dynamically: 33 slots"):
+        order(node(1, Geometry(slots=33, profiles=(wide,)), [wide.name]))
 
 
 def test_boards_of_different_kinds_stand_in_one_order():
