@@ -8,7 +8,7 @@ KIND := $(BIN)/python -m hack.kind
 # Two is what the smallest machine has; more workers make timings worse, not tests faster.
 JOBS ?= 2
 
-.PHONY: help setup check test e2e demo kind-demo bench image cluster cluster-down lock protos clean
+.PHONY: help setup check test e2e demo kind-demo test-gpu bench image cluster cluster-down lock protos clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,9 +29,12 @@ check: setup ## Format, lint, types, layers, generated code
 	$(BIN)/python hack/protos.py --check
 
 test: check ## All checks and every test that needs no cluster
-	$(BIN)/coverage run --data-file=build/.coverage -m pytest -q tests/unit tests/property
-	$(BIN)/coverage report --data-file=build/.coverage --include='driver/core/*' --fail-under=95
-	$(BIN)/pytest -q -n $(JOBS) tests --ignore=tests/unit --ignore=tests/property --ignore=tests/e2e
+	rm -rf build/coverage
+	$(BIN)/coverage run -m pytest -q -n $(JOBS) tests/unit tests/property -m "not long"
+	$(BIN)/coverage combine -q
+	$(BIN)/coverage report --include='driver/core/*' --fail-under=95
+	$(BIN)/pytest -q -n $(JOBS) -m "not e2e and not gpu" tests --ignore=tests/unit --ignore=tests/property
+	$(BIN)/pytest -q -n $(JOBS) -m long tests/property
 
 cluster: setup ## Start the kind cluster with simulated GPUs (nothing happens where it is up)
 	$(KIND) up
@@ -43,13 +46,17 @@ image: setup ## Build the image and load it into the cluster's nodes
 	$(BIN)/python -m hack.image
 
 e2e: cluster image ## End-to-end tests on the kind cluster, which stays up
-	$(KIND) exec -- $(BIN)/pytest -q -x tests/e2e
+	$(KIND) exec -- $(BIN)/pytest -q tests/chart
+	$(KIND) exec -- $(BIN)/pytest -q -m e2e --durations=10 tests/e2e tests/kind
 
 demo: setup ## The whole path in one process tree, no cluster needed: two simulated H100
 	$(BIN)/python -m hack.demo
 
 kind-demo: cluster image ## The same story on the kind cluster
 	$(KIND) exec -- $(BIN)/python -m hack.demo.kind
+
+test-gpu: setup ## Read-only tests on this machine's GPUs
+	$(BIN)/pytest -q -m gpu tests/gpu
 
 bench: setup ## Start, prepare and memory of the plugin, beside their floors
 	$(BIN)/python -m tests.bench

@@ -18,6 +18,7 @@ from driver.core.names import gpu_device_names
 from driver.core.snapshot import DriverFacts, GpuFacts, NodeSnapshot
 
 STANDARD: Final = "resource.kubernetes.io"
+PCI_BUS_ID: Final = f"{STANDARD}/pciBusID"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +71,7 @@ def describe(device: Allocatable, driver: DriverFacts) -> Device:
         "architecture": gpu.architecture,
         "addressingMode": gpu.addressing_mode,
         "nvlinkDomain": gpu.nvlink_domain,
-        f"{STANDARD}/pciBusID": str(gpu.pci),
+        PCI_BUS_ID: str(gpu.pci),
         f"{STANDARD}/pcieRoot": gpu.pcie_root,
     }
     versions = {

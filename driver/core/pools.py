@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from api.resource.limits import MAX_DEVICES_WITH_COUNTERS_OR_TAINTS, problems
-from api.resource.types import Device, Pool, Slice
+from api.resource.types import Device, Pool, Slice, Text
 from driver.core.errors import ContractError
-from driver.core.inventory import Inventory, describe
+from driver.core.inventory import PCI_BUS_ID, Inventory, describe
 from driver.core.names import pool_name, slice_name
 
 _GPUS: Final = "gpus"
@@ -27,12 +27,13 @@ def build_pool(
     `kept`: devices that are in use but no longer found. An allocated device never disappears: the
     scheduler would take what it consumes for free. One that is given twice is published once.
     """
-    whole = [describe(d, inventory.driver) for d in reversed([*inventory.devices.values()])]
-    missing = {d.name: d for d in kept if d.name not in inventory.devices}
-    devices = whole + sorted(missing.values(), key=lambda d: d.name)
+    devices = {d.name: d for d in kept}
+    devices.update((d.name, describe(d, inventory.driver)) for d in inventory.devices.values())
+    # By address also those that are lost: they keep their place, so that nothing is written.
+    last_first = sorted(devices.values(), key=_place, reverse=True)
     slices = tuple(
         Slice(name=slice_name(node, driver, position, _GPUS), devices=tuple(part))
-        for position, part in enumerate(_split(devices))
+        for position, part in enumerate(_split(last_first))
     )
     pool = Pool(driver=driver, node=node, name=pool_name(node), slices=slices)
     if broken := list(problems(pool)):
@@ -40,6 +41,12 @@ def build_pool(
             f"pool {pool.name} is not published, it would break the API: " + "; ".join(broken)
         )
     return pool
+
+
+def _place(device: Device) -> tuple[str, str]:
+    """The PCI address that it is published with, and its name where there is none."""
+    address = dict(device.attributes).get(PCI_BUS_ID)
+    return (address.value if isinstance(address, Text) else "", device.name)
 
 
 def _split(devices: Sequence[Device]) -> list[Sequence[Device]]:

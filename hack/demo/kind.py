@@ -75,7 +75,7 @@ def pod(name: str, node: str) -> dict[str, Any]:
         "metadata": {"name": name, "labels": labels()},
         "spec": {
             "dnsPolicy": "Default",
-            "terminationGracePeriodSeconds": 0,
+            "terminationGracePeriodSeconds": 1,
             "nodeSelector": {"kubernetes.io/hostname": node},
             "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "one-gpu"}],
             "containers": [container],

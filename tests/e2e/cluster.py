@@ -147,7 +147,8 @@ def pod(name: str, *, node: str = "", template: str = "", claim_name: str = "") 
         "metadata": {"name": name, "labels": {"app": "e2e"}},
         "spec": {
             "dnsPolicy": "Default",
-            "terminationGracePeriodSeconds": 0,
+            # Not 0: that is a forced deletion, after which the GPU is given away too early.
+            "terminationGracePeriodSeconds": 1,
             "automountServiceAccountToken": False,
             "nodeSelector": {"kubernetes.io/hostname": node} if node else {},
             "resourceClaims": [{"name": "gpu", **source}],

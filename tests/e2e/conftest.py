@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.e2e import cluster
-from tests.e2e.cluster import IMAGE, NAMESPACE, REPO, kubectl, run, workers
+from tests.e2e.cluster import IMAGE, NAMESPACE, kubectl, run, workers
 
-VALUES = REPO / "tests" / "e2e" / "values.yaml"
+HERE = Path(__file__).parent
+VALUES = HERE / "values.yaml"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        item.add_marker(pytest.mark.e2e)
-        item.add_marker(pytest.mark.timeout(300))
+        # The hook sees the items of the whole session, not of this folder.
+        if item.path.is_relative_to(HERE):
+            item.add_marker(pytest.mark.e2e)
+            item.add_marker(pytest.mark.timeout(300))
 
 
 @pytest.fixture(scope="session", autouse=True)

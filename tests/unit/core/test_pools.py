@@ -1,5 +1,7 @@
 """The order in which devices are offered, and how it is cut into slices."""
 
+from dataclasses import replace
+
 import pytest
 
 from api.resource.limits import problems
@@ -39,13 +41,20 @@ def test_a_slice_holds_at_most_64_so_that_the_first_taint_fits(count, sizes):
     assert [s.name for s in pool.slices] == sorted(s.name for s in pool.slices)
 
 
-def test_a_device_in_use_that_is_gone_stays_as_it_was_at_the_end():
+def test_a_device_in_use_that_is_gone_stays_as_it_was_and_where_it_was():
     fault = Taint(key="gpu.tessera.dev/fault", value="lost", effect=TaintEffect.NO_SCHEDULE)
-    lost = Device(name="gpu-beef", capacity=(("memory", 1),), taints=(fault,))
-    lost_too = Device(name="gpu-aaaa")
-    pool = pool_of(1, lost, lost_too, lost)
-    assert layout(pool) == [["gpu-00000000", "gpu-aaaa", "gpu-beef"]]
-    assert pool.slices[0].devices[2] == lost
+    before = pool_of(3)
+    lost = replace(before.slices[0].devices[1], taints=(fault,))
+    found = [gpu(0), gpu(2)]
+    pool = build_pool(
+        build_inventory(snapshot(*found)), driver=DRIVER, node=NODE, kept=[lost, lost]
+    )
+    assert layout(pool) == layout(before) == [["gpu-00000002", "gpu-00000001", "gpu-00000000"]]
+    assert pool.slices[0].devices[1] == lost
+
+
+def test_a_kept_device_without_an_address_comes_last():
+    assert layout(pool_of(1, Device(name="gpu-beef"))) == [["gpu-00000000", "gpu-beef"]]
 
 
 def test_a_device_that_is_kept_and_found_is_published_as_found():
