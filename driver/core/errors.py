@@ -12,6 +12,7 @@ the original as `__cause__`.
     |  |- GpuLost            fell off the bus, or needs a reset before it answers
     |  |- NotSupported       this board or driver does not have the call or the field
     |  |- NotFound           no such GPU or instance
+    |  |- ResetRequired      what was asked takes effect after a reset only
     |  |- InUse              somebody holds what should change
     |  `- NoResources        no room for another instance
     |- KubeError             an API request failed; says verb, object and status
@@ -67,6 +68,10 @@ class NotSupported(NvmlError):
 
 
 class NotFound(NvmlError):
+    pass
+
+
+class ResetRequired(NvmlError):
     pass
 
 

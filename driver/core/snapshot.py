@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from driver.core.geometry import Geometry, Placement
 from driver.core.ids import GpuUuid
 
 
@@ -33,13 +34,41 @@ class PciAddress:
         return f"{self.domain:04x}:{self.bus:02x}:{self.device:02x}.{self.function:x}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class ComputeFacts:
+    """A compute instance: what a container opens. `uuid` is NVML's, `MIG-...`."""
+
+    id: int
+    uuid: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class InstanceFacts:
+    """A GPU instance as it is on the hardware; without a compute instance it is half made.
+
+    `profile_id` is NVML's id, as in `MigProfile.id`. Ids of instances are used again.
+    """
+
+    id: int
+    profile_id: int
+    placement: Placement
+    compute: tuple[ComputeFacts, ...] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigState:
-    """Whether the board can be partitioned, and whether it is switched on now or after a reset."""
+    """Whether the board can be partitioned, and whether it is switched on now or after a reset.
+
+    `switchable`: the mode changes at once, without a reset (Hopper and later). `geometry` is None
+    where NVML names no profile.
+    """
 
     capable: bool
     enabled: bool = False
     pending: bool = False
+    switchable: bool = False
+    geometry: Geometry | None = None
+    instances: tuple[InstanceFacts, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
