@@ -59,7 +59,7 @@ def _help(key: str, field: FieldInfo) -> str:
     text = field.description or ""
     if (
         field.default_factory is None
-        and field.default not in {None, ""}
+        and field.default not in {None, "", ()}
         and not field.is_required()
     ):
         text += f" (default: {_plain(field.default)})"

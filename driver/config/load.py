@@ -116,8 +116,9 @@ def _wrong(
     for found in error.errors(include_url=False):
         if found["type"] == "default_factory_not_called":
             continue  # follows from another field's error, which is listed
-        key = str(found["loc"][0])
-        if found["type"] == "missing":
+        key, *below = found["loc"]
+        key = str(key)
+        if found["type"] == "missing" and not below:
             yield (
                 f"{key.replace('_', ' ')} missing: set {flag(key)} or {variable(key)}"
                 f" ({_after_semicolon(model.model_fields[key].description)})"
@@ -125,7 +126,14 @@ def _wrong(
             continue
         reason = found["msg"].removeprefix("Value error, ")
         where = origin[key].label(key) if key in origin else f"default of {key}"
-        yield f"{where}: {found['input']!r} is wrong: {reason}"
+        where += "".join(f"[{at}]" if isinstance(at, int) else f".{at}" for at in below)
+        match found["type"]:
+            case "missing":
+                yield f"{where} is missing"
+            case "extra_forbidden":
+                yield f"{where} is not a setting"
+            case _:
+                yield f"{where}: {found['input']!r} is wrong: {reason}"
 
 
 def _after_semicolon(description: str | None) -> str:

@@ -13,16 +13,23 @@ from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
+from driver.config.gpus import GpuRule, read_list
 from driver.config.values import (
+    DEFAULT_PROFILES,
     Endpoint,
     absolute,
     container_folder,
     default_container_folders,
     dns_subdomain,
     endpoint,
+    mig_profile,
     optional_path,
     split_list,
+    split_profiles,
 )
+from driver.core.boards import Binding
+from driver.core.modes import Rule
+from driver.core.packing import Policy
 
 MAX_DRIVER_NAME: Final = 27
 """Longer, and the sockets of a rolling update (driver name and pod UID) do not fit 107 bytes."""
@@ -85,6 +92,37 @@ class PluginSettings(BaseModel):
         min_length=1,
         description="folders in containers where driver libraries are mounted, comma-separated",
     )
+    gpus: Annotated[tuple[GpuRule, ...], BeforeValidator(read_list)] = Field(
+        (),
+        description="rules for the mode of certain GPUs, as JSON; without one the hardware decides",
+    )
+    mig_profiles: Annotated[
+        tuple[Annotated[str, AfterValidator(mig_profile)], ...], BeforeValidator(split_profiles)
+    ] = Field(
+        (DEFAULT_PROFILES,),
+        min_length=1,
+        description="MIG profiles that may be made, comma-separated; default: every base profile"
+        " that is smaller than the GPU",
+    )
+    policy: Policy = Field(
+        Policy.PACKED,
+        description="packed keeps whole GPUs whole, distributed spreads heat and faults",
+    )
+    rerank: Literal["dynamic", "static"] = Field(
+        "dynamic",
+        description="dynamic: the published order follows what is in use; static: it never changes",
+    )
+    binding: Binding = Field(
+        Binding.SCHEDULER,
+        description="who chooses where a partition starts: the scheduler, or its preparation",
+    )
+    min_whole_gpus: int = Field(
+        0, ge=0, description="idle GPUs, from the last one, that new partitions stay away from"
+    )
+    partition_attributes: Literal["lean", "full"] = Field(
+        "lean",
+        description="attributes of partitions; each one more costs the scheduler time",
+    )
     proc_root: _AbsolutePath = Field(Path("/proc"), description="where /proc of the host is")
     sys_root: _AbsolutePath = Field(Path("/sys"), description="where /sys of the host is")
     http_address: Annotated[str, AfterValidator(endpoint)] = Field(
@@ -106,6 +144,15 @@ class PluginSettings(BaseModel):
     def http_endpoint(self) -> Endpoint | None:
         """None: switched off. An empty host means all addresses of both families."""
         return Endpoint.parse(self.http_address)
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        return tuple(each.rule() for each in self.gpus)
+
+    @property
+    def profiles(self) -> tuple[str, ...] | None:
+        """None: the default ones of each board."""
+        return None if self.mig_profiles == (DEFAULT_PROFILES,) else self.mig_profiles
 
     @property
     def plugin_dir(self) -> Path:

@@ -17,6 +17,8 @@ _ADDRESS: Final = re.compile(
     r"(?P<host>\[[0-9a-fA-F:.]+\]|[^:\[\]\s/]*):(?P<port>[0-9]{1,5})", re.ASCII
 )
 _MAX_PORT: Final = 65535
+_PROFILE: Final = re.compile(r"[1-9][0-9]*g\.[1-9][0-9]*gb([+-][a-z]+(\.[a-z]+)*)*", re.ASCII)
+DEFAULT_PROFILES: Final = "default"
 
 
 class Endpoint(NamedTuple):
@@ -70,6 +72,23 @@ def default_container_folders() -> tuple[str, ...]:
 def optional_path(value: object) -> object:
     """An empty flag or variable means: not set."""
     return None if value == "" else value
+
+
+def split_profiles(value: object) -> object:
+    """`default` alone, or names of MIG profiles."""
+    found = split_list(value)
+    if isinstance(found, tuple | list) and DEFAULT_PROFILES in found and len(found) > 1:
+        raise ValueError("allowed: default, or a list of MIG profiles without it")
+    return found
+
+
+def mig_profile(text: str) -> str:
+    if text != DEFAULT_PROFILES and _PROFILE.fullmatch(text) is None:
+        raise ValueError(
+            "allowed: default, or MIG profiles as `nvidia-smi mig -lgip` names them, like 1g.10gb"
+            " or 1g.10gb+me"
+        )
+    return text
 
 
 def split_list(value: object) -> object:

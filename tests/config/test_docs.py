@@ -49,8 +49,12 @@ WHAT_VALUES_DO = {
 
 
 def test_every_setting_is_listed_with_its_default_and_what_is_allowed() -> None:
-    properties = schema(PluginSettings)["properties"]
+    document = schema(PluginSettings)
+    properties, shared = document["properties"], document["$defs"]
     assert isinstance(properties, dict)
+    assert isinstance(shared, dict)
+    for each in properties.values():
+        each.update(shared.get(str(each.get("$ref")).removeprefix("#/$defs/"), {}))
     rows = [
         (f"`{key}`", _default(key, field), _allowed(properties[key]), field.description or "")
         for key, field in PluginSettings.model_fields.items()
@@ -111,14 +115,19 @@ def _default(key: str, field: FieldInfo) -> str:
 def _allowed(properties: dict[str, object]) -> str:
     match properties:
         case {"enum": list(values)}:
-            return ", ".join(f"`{value}`" for value in values)
+            found = ", ".join(f"`{value}`" for value in values)
         case {"minimum": low, "maximum": high}:
-            return f"{low} to {high}"
+            found = f"{low} to {high}"
+        case {"minimum": low}:
+            found = f"{low} or more"
         case {"maxLength": length}:
-            return f"DNS subdomain, at most {length} characters"
+            found = f"DNS subdomain, at most {length} characters"
         case {"format": "path"} | {"anyOf": [{"format": "path"}, *_]}:
-            return "absolute path"
+            found = "absolute path"
+        case {"items": {"$ref": "#/$defs/GpuRule"}}:
+            found = "list of rules; see [Modes](#modes)"
         case {"type": "array"}:
-            return "list"
+            found = "list"
         case _:
-            return "text"
+            found = "text"
+    return found

@@ -122,6 +122,13 @@ def test_the_http_address_is_read_into_host_and_port(text, endpoint):
         ("--rescan-seconds=nan", "finite"),
         ("--resync-seconds=soon", "a valid number"),
         ("--container-library-dirs=", "at least 1 item"),
+        ("--policy=random", "'packed' or 'distributed'"),
+        ("--rerank=never", "'dynamic' or 'static'"),
+        ("--binding=late", "'scheduler' or 'prepare'"),
+        ("--partition-attributes=all", "'lean' or 'full'"),
+        ("--min-whole-gpus=-1", "greater than or equal to 0"),
+        ("--mig-profiles=", "at least 1 item"),
+        ("--mig-profiles=default,1g.10gb", "default, or a list of MIG profiles without it"),
     ],
 )
 def test_a_wrong_value_is_told_with_its_flag_and_what_is_allowed(flag, allowed):

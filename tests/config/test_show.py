@@ -18,6 +18,10 @@ CHANGED = {
     "http_address": "",
     "rescan_seconds": "5.5",
     "kubeconfig": "/etc/k",
+    "policy": "distributed",
+    "mig_profiles": "1g.10gb,1g.10gb+me",
+    "min_whole_gpus": "2",
+    "gpus": '[{"match": {"product": "A100", "index": 0}, "mode": "static"}]',
 }
 
 
