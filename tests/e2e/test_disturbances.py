@@ -103,9 +103,13 @@ def test_a_restarted_api_server_is_survived(worker: str) -> None:
     )
     before = cluster.plugin_pod(worker)
     since = audit.position()
-    ended = node_shell(control_plane, "ctr", "-n", "k8s.io", "containers", "ls", "-q", API_SERVER)
-    for container in ended.split():
-        node_shell(control_plane, "ctr", "-n", "k8s.io", "tasks", "kill", "-s", "KILL", container)
+    containers = node_shell(
+        control_plane, "ctr", "-n", "k8s.io", "containers", "ls", "-q", API_SERVER
+    ).split()
+    tasks = node_shell(control_plane, "ctr", "-n", "k8s.io", "tasks", "ls").splitlines()
+    for task, _, state in (line.split() for line in tasks[1:]):
+        if task in containers and state == "RUNNING":
+            node_shell(control_plane, "ctr", "-n", "k8s.io", "tasks", "kill", "-s", "KILL", task)
     until(lambda: not api_answers(), seconds=30)
     until(api_answers, seconds=120)
     another_pod_works(worker)
