@@ -36,7 +36,11 @@ def parser() -> argparse.ArgumentParser:
 
     up = command("up", "start the cluster; does nothing if it is up as wanted")
     up.add_argument("--workers", type=workers, default=2, help="GPU nodes (default 2)")
-    up.add_argument("--preset", default="h100x2", help="simulated GPUs of a node (default h100x2)")
+    up.add_argument(
+        "--preset",
+        default="h100x2,h100x4",
+        help="simulated GPUs of each worker, comma-separated (default h100x2,h100x4)",
+    )
     down = command("down", "stop the cluster and the engine; leaves nothing running")
     down.add_argument("--purge", action="store_true", help="also forget the engine's images")
     command("status", "what is up").add_argument("--json", action="store_true")

@@ -52,16 +52,17 @@ def key(chosen: str) -> str:
 
 
 def create(state: State, nodes: Sequence[str], chosen: str) -> None:
-    """New machines for these nodes. The seed is the node's name, so no two GPUs share a UUID.
+    """New machines for these nodes, by `presets_of(chosen)`. The seed is the node's name, so no two
+    GPUs share a UUID.
 
     Folders that exist are emptied and kept: a running node has them mounted.
     """
-    for node in nodes:
+    for node, own in zip(nodes, presets_of(chosen, len(nodes)), strict=True):
         gpus = NodeGpus.of(state, node)
         for folder in (gpus.run, gpus.root):
             folder.mkdir(parents=True, exist_ok=True)
             _empty(folder)
-        machine = Machine.create(gpus.run, chosen, seed=node)
+        machine = Machine.create(gpus.run, own, seed=node)
         driverroot.render(machine, gpus.root, nodes=True)
         machine.close()
 
@@ -74,10 +75,17 @@ def _empty(folder: Path) -> None:
             path.unlink()
 
 
+def presets_of(chosen: str, nodes: int) -> list[str]:
+    """One preset a node; where several are listed, the last one serves all further nodes."""
+    names = chosen.split(",")
+    return [names[min(i, len(names) - 1)] for i in range(nodes)]
+
+
 def check(chosen: str) -> None:
     """Refuse an unknown preset before anything is started for it."""
     try:
-        preset(chosen)
+        for name in chosen.split(","):
+            preset(name)
     except ValueError as error:
         raise Failure(f"argument --preset: {error}") from error
 
