@@ -1,15 +1,20 @@
 """A YAML file as a mapping with text keys.
 
-Why not `yaml.safe_load` alone: it takes the last of two equal keys without a word.
+Why not `yaml.safe_load` alone: it takes the last of two equal keys without a word, and the PCI
+address `0000:01:00.0` for the number 60.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 import yaml
 
 from driver.core.errors import ConfigError
+
+_INT: Final = "tag:yaml.org,2002:int"
+_FLOAT: Final = "tag:yaml.org,2002:float"
 
 
 class _Loader(yaml.SafeLoader):
@@ -27,6 +32,17 @@ class _Loader(yaml.SafeLoader):
                 seen.add(key)
         mapping: dict[object, object] = super().construct_mapping(node, deep)
         return mapping
+
+    def construct_number(self, node: yaml.ScalarNode) -> object:
+        """YAML has no numbers of base 60 any more; what looks like one is an address."""
+        if ":" in node.value:
+            return self.construct_yaml_str(node)
+        integer = node.tag == _INT
+        return self.construct_yaml_int(node) if integer else self.construct_yaml_float(node)
+
+
+for _tag in (_INT, _FLOAT):
+    _Loader.add_constructor(_tag, _Loader.construct_number)
 
 
 def read_mapping(path: Path) -> dict[str, object]:

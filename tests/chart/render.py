@@ -42,8 +42,11 @@ class Chart:
         )  # fmt: skip
         return [document for document in yaml.safe_load_all(text) if document]
 
+    def all(self, kind: str) -> list[Object]:
+        return [each for each in self.render() if each["kind"] == kind]
+
     def one(self, kind: str) -> Object:
-        (found,) = [each for each in self.render() if each["kind"] == kind]
+        (found,) = self.all(kind)
         return found
 
     def pod(self) -> Object:

@@ -7,15 +7,25 @@ from pathlib import Path
 
 import pytest
 
-from driver.config.load import load, variable
+from driver.config.load import FILE_VARIABLE, load, variable
 from driver.config.settings import PluginSettings
-from tests.chart.render import E2E_VALUES, Object
+from driver.core.boards import Binding
+from driver.core.ids import GpuUuid
+from driver.core.modes import Mode, Rule
+from driver.core.packing import Policy
+from driver.core.snapshot import PciAddress
+from tests.chart.render import E2E_VALUES, Chart, Object
 from tests.chart.test_render import EVERYTHING, VALUES
 from tests.docs.tables import OPERATIONS
 
 RIGHTS = {
     ("resource.k8s.io", "resourceslices"): {"get", "list", "watch", "create", "update", "delete"},
-    ("resource.k8s.io", "resourceclaims"): {"get"},
+    ("resource.k8s.io", "resourceclaims"): {"get", "list", "watch"},
+    ("resource.k8s.io", "resourceclaims/status"): {"get", "patch"},
+    ("resource.k8s.io", "resourceclaims/driver"): {
+        "associated-node:patch",
+        "associated-node:update",
+    },
     ("", "nodes"): {"get"},
 }
 KINDS = {"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "DaemonSet", "DeviceClass"}
@@ -33,9 +43,22 @@ def environment(container: Object) -> dict[str, str]:
     }
 
 
-def settings(container: Object) -> PluginSettings:
-    """What the plugin takes out of that environment; an unknown or wrong variable is an error."""
-    return load(PluginSettings, flags={}, environ=environment(container))
+def settings(chart: Chart) -> PluginSettings:
+    """What the plugin takes out of that environment and out of the file that is mounted; an unknown
+    or wrong variable or key is an error.
+    """
+    file = None
+    environ = environment(chart.container())
+    if named := environ.get(FILE_VARIABLE):
+        mounted, inside = mounts(chart.container())["settings"], Path(named)
+        assert mounted["mountPath"] == str(inside.parent)
+        assert mounted["readOnly"] is True
+        config_map = chart.one("ConfigMap")
+        volumes = {each["name"]: each for each in chart.pod()["volumes"]}
+        assert volumes["settings"]["configMap"]["name"] == config_map["metadata"]["name"]
+        file = chart.scratch / inside.name
+        file.write_text(config_map["data"][inside.name])
+    return load(PluginSettings, flags={}, environ=environ, file=file)
 
 
 def mounts(container: Object) -> dict[str, Object]:
@@ -61,11 +84,15 @@ def test_the_service_account_may_do_what_is_listed_here_and_nothing_else(chart) 
     }
     assert granted == RIGHTS
     assert "aggregationRule" not in role
-    assert all(rule.keys() == {"apiGroups", "resources", "verbs"} for rule in role["rules"])
+    for rule in role["rules"]:
+        names = rule.pop("resourceNames", None)
+        assert rule.keys() == {"apiGroups", "resources", "verbs"}
+        # The status of a claim has entries of several drivers; ours are ours alone.
+        assert names == (["gpu.tessera.dev"] if "driver" in rule["resources"][0] else None)
 
 
 def test_the_rights_are_those_that_the_page_for_operators_gives_reasons_for() -> None:
-    rows = re.findall(r"^\| `(\w+)`: ([a-z, ]+) \|", OPERATIONS.read_text(), re.MULTILINE)
+    rows = re.findall(r"^\| `(\w+[/\w]*)`: ([-:a-z, ]+) \|", OPERATIONS.read_text(), re.MULTILINE)
     told = {resource: set(verbs.split(", ")) for resource, verbs in rows}
     assert told == {resource: verbs for (_, resource), verbs in RIGHTS.items()}
 
@@ -128,14 +155,14 @@ def test_every_variable_of_ours_is_a_setting_and_its_value_is_allowed(chart, val
     container = chart(*VALUES[values]).container()
     names = [each["name"] for each in container["env"]]
     assert len(names) == len(set(names))
-    known = {variable(key) for key in PluginSettings.model_fields}
+    known = {FILE_VARIABLE, *(variable(key) for key in PluginSettings.model_fields)}
     assert {name for name in names if name.startswith("TESSERA_")} <= known
-    found = settings(container)
+    found = settings(chart(*VALUES[values]))
     assert (found.node_name, found.pod_uid) == ("n1", "0f3c9a52-pod")
 
 
 def test_the_values_reach_the_settings(chart) -> None:
-    found = settings(chart(EVERYTHING).container())
+    found = settings(chart(EVERYTHING))
     assert found.driver_name == "gpu.example.com"
     assert found.driver_root == Path("/driver-root")
     assert found.host_driver_root == Path("/run/nvidia/driver")
@@ -144,11 +171,27 @@ def test_the_values_reach_the_settings(chart) -> None:
     assert (found.rescan_seconds, found.resync_seconds) == (1.5, 86400)
     assert found.http_endpoint == ("", 9999)
     assert found.required_libraries == ("libcuda.so.1",)
+    assert (found.policy, found.rerank) == (Policy.DISTRIBUTED, "static")
+    assert (found.profiles, found.binding) == (("1g.10gb", "1g.10gb+me"), Binding.PREPARE)
+    assert (found.min_whole_gpus, found.partition_attributes) == (2, "full")
+    assert found.rules == (
+        Rule(mode=Mode.EXCLUDED, uuid=GpuUuid("GPU-4cf8db2d-06c0-7d70-1a51-e59b25b2c16c")),
+        Rule(mode=Mode.STATIC, product="A100 40GB", index=0),
+        Rule(mode=Mode.FULL, pci=PciAddress(domain=0, bus=1, device=0)),
+    )
+
+
+def test_other_rules_for_gpus_make_another_pod_and_the_same_rules_do_not(chart) -> None:
+    def mark(**rule: object) -> str:
+        made = chart(plugin={"gpus": [{"match": {"index": 0}, **rule}]}).one("DaemonSet")
+        return str(made["spec"]["template"]["metadata"]["annotations"]["checksum/settings"])
+
+    assert mark(mode="full") == mark(mode="full") != mark(mode="static")
 
 
 def test_without_values_chart_and_plugin_have_the_same_defaults(chart) -> None:
     plain = load(PluginSettings, flags={}, environ={"TESSERA_NODE_NAME": "n1"}).model_dump()
-    ours = settings(chart().container()).model_dump()
+    ours = settings(chart()).model_dump()
     assert {key for key, value in ours.items() if value != plain[key]} == {
         "pod_uid",
         "driver_root",
@@ -159,7 +202,8 @@ def test_without_values_chart_and_plugin_have_the_same_defaults(chart) -> None:
 def test_folders_are_mounted_where_the_settings_look_for_them(chart, values) -> None:
     pod = chart(*VALUES[values]).pod()
     (container,) = pod["containers"]
-    found, mounted, outside = settings(container), mounts(container), host_paths(pod)
+    found, mounted = settings(chart(*VALUES[values])), mounts(container)
+    outside = host_paths(pod)
     same_path = {
         "plugin-dir": found.plugin_dir,
         "registry": found.kubelet_registry_dir,
@@ -176,7 +220,7 @@ def test_folders_are_mounted_where_the_settings_look_for_them(chart, values) -> 
 def test_probes_ask_where_the_plugin_answers(chart, values) -> None:
     container = chart(*VALUES[values]).container()
     (port,) = container["ports"]
-    endpoint = settings(container).http_endpoint
+    endpoint = settings(chart(*VALUES[values])).http_endpoint
     assert endpoint is not None
     assert endpoint.port == port["containerPort"]
     probes = {name: container[name]["httpGet"] for name in ("livenessProbe", "readinessProbe")}

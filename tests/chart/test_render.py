@@ -9,7 +9,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from tests.chart.render import E2E_VALUES, KUBERNETES, Object, Refused
+from tests.chart.render import E2E_VALUES, KUBERNETES, Chart, Object, Refused
 
 HERE = Path(__file__).resolve().parent
 EVERYTHING = HERE / "everything.yaml"
@@ -65,14 +65,46 @@ def test_objects_of_one_release_are_told_from_those_of_another(chart, values) ->
     assert selector.items() <= _pod_labels(chart().one("DaemonSet")).items()
 
 
-def test_the_device_class_selects_whole_gpus_of_the_drivers_name(chart) -> None:
-    made = chart(driverName="gpu.example.com").one("DeviceClass")
-    assert made["metadata"]["name"] == "gpu.example.com"
-    assert made["spec"]["selectors"][0]["cel"]["expression"] == (
-        "device.driver == 'gpu.example.com' && device.attributes['gpu.example.com'].type == 'gpu'"
-    )
-    kinds = {each["kind"] for each in chart(deviceClasses={"create": False}).render()}
-    assert "DeviceClass" not in kinds
+def selectors(chart: Chart) -> dict[str, str]:
+    return {
+        made["metadata"]["name"]: made["spec"]["selectors"][0]["cel"]["expression"]
+        for made in chart.all("DeviceClass")
+    }
+
+
+def test_device_classes_select_whole_gpus_any_partition_and_those_of_a_profile(chart) -> None:
+    of_driver = "device.driver == 'gpu.example.com' && device.attributes['gpu.example.com']"
+    profile = "device.attributes['gpu.example.com'].profile"
+    wanted = {"mig": ["1g.10gb", {"profile": "3g.40gb"}]}
+    assert selectors(chart(driverName="gpu.example.com", deviceClasses=wanted)) == {
+        "gpu.example.com": f"{of_driver}.type == 'gpu'",
+        "mig.example.com": f"{of_driver}.type == 'mig'",
+        "mig-1g.10gb.example.com": f"{of_driver}.type == 'mig' && {profile} == '1g.10gb'",
+        "mig-3g.40gb.example.com": f"{of_driver}.type == 'mig' && {profile} == '3g.40gb'",
+    }
+    assert chart(deviceClasses={"create": False, **wanted}).all("DeviceClass") == []
+
+
+def test_variants_of_a_profile_have_device_classes_of_different_names(chart) -> None:
+    made = chart(deviceClasses={"mig": ["1g.24gb+me", "1g.24gb-me", "1g.24gb+me.all"]})
+    assert list(selectors(made))[2:] == [
+        "mig-1g.24gb-me.tessera.dev",
+        "mig-1g.24gb-nome.tessera.dev",
+        "mig-1g.24gb-me.all.tessera.dev",
+    ]
+
+
+def test_an_extended_resource_is_named_where_it_is_wanted_and_nowhere_else(chart) -> None:
+    named = {
+        made["metadata"]["name"]: made["spec"].get("extendedResourceName")
+        for made in chart(EVERYTHING).all("DeviceClass")
+    }
+    assert named == {
+        "gpu.example.com": "example.com/gpu",
+        "mig.example.com": None,
+        "mig-1g.10gb-me.example.com": None,
+        "mig-3g.40gb.example.com": "example.com/mig-3g.40gb",
+    }
 
 
 def _pod_labels(daemon_set: Object) -> dict[str, str]:

@@ -30,6 +30,44 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "environment as a mapping": ({"plugin": {"env": {"A": "b"}}}, "/plugin/env"),
     "variable without a name": ({"plugin": {"env": [{"value": "b"}]}}, "/plugin/env/0"),
     "annotation that is a number": ({"plugin": {"podAnnotations": {"a": 1}}}, "podAnnotations/a"),
+    "unknown policy": ({"plugin": {"policy": "random"}}, "/plugin/policy"),
+    "unknown rerank": ({"plugin": {"rerank": True}}, "/plugin/rerank"),
+    "fewer than no GPUs": ({"plugin": {"minWholeGPUs": -1}}, "/plugin/minWholeGPUs"),
+    "profiles as text": ({"plugin": {"mig": {"profiles": "1g.10gb"}}}, "/plugin/mig/profiles"),
+    "no profile": ({"plugin": {"mig": {"profiles": ["1g"]}}}, "/plugin/mig/profiles/0"),
+    "unknown binding": ({"plugin": {"mig": {"binding": "late"}}}, "/plugin/mig/binding"),
+    "unknown attributes": ({"plugin": {"mig": {"attributes": "all"}}}, "/plugin/mig/attributes"),
+    "unknown key below mig": ({"plugin": {"mig": {"profile": []}}}, "/plugin/mig"),
+    "rule without a mode": ({"plugin": {"gpus": [{"match": {"index": 0}}]}}, "/plugin/gpus/0"),
+    "rule that matches all": (
+        {"plugin": {"gpus": [{"match": {}, "mode": "full"}]}},
+        "/plugin/gpus/0/match",
+    ),
+    "rule with an unknown key": (
+        {"plugin": {"gpus": [{"match": {"name": "x"}, "mode": "full"}]}},
+        "/plugin/gpus/0/match",
+    ),
+    "rule with an unknown mode": (
+        {"plugin": {"gpus": [{"match": {"index": 0}, "mode": "mig"}]}},
+        "/plugin/gpus/0/mode",
+    ),
+    "class of no profile": ({"deviceClasses": {"mig": ["3g"]}}, "/deviceClasses/mig/0"),
+    "class without a profile": (
+        {"deviceClasses": {"mig": [{"extendedResourceName": "example.com/a"}]}},
+        "/deviceClasses/mig/0",
+    ),
+    "extended resource without a domain": (
+        {"deviceClasses": {"extendedResourceName": "gpu"}},
+        "/deviceClasses/extendedResourceName",
+    ),
+    "extended resource of Kubernetes": (
+        {"deviceClasses": {"extendedResourceName": "kubernetes.io/gpu"}},
+        "/deviceClasses/extendedResourceName",
+    ),
+    "driver named as the class of its partitions": (
+        {"driverName": "mig.example.com"},
+        "/driverName",
+    ),
     "no time to end": (
         {"plugin": {"terminationGracePeriodSeconds": 0}},
         "/plugin/terminationGracePeriodSeconds",
@@ -48,4 +86,4 @@ def test_a_wrong_value_is_refused_by_name(chart, case) -> None:
 def test_the_longest_driver_name_is_taken(chart) -> None:
     name = "gpu.company-name.example.eu"
     assert len(name) == 27
-    assert chart(driverName=name).one("DeviceClass")["metadata"]["name"] == name
+    assert chart(driverName=name).all("DeviceClass")[0]["metadata"]["name"] == name

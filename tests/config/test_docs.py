@@ -32,6 +32,13 @@ WHAT_VALUES_DO = {
     "plugin.procRoot": "where /proc is read; elsewhere only for simulated hardware",
     "plugin.sysRoot": "where /sys is read; elsewhere only for simulated hardware",
     "plugin.httpPort": "port of probes and metrics",
+    "plugin.policy": "`packed` or `distributed`; see [Packing](#packing)",
+    "plugin.rerank": "`dynamic` or `static`; see [Packing](#packing)",
+    "plugin.minWholeGPUs": "idle GPUs that new partitions stay away from",
+    "plugin.mig.profiles": "profiles that may be made; empty: see [MIG profiles](#mig-profiles)",
+    "plugin.mig.binding": "`scheduler` or `prepare`; see [Binding](#binding)",
+    "plugin.mig.attributes": "`lean` or `full`; see [MIG profiles](#mig-profiles)",
+    "plugin.gpus": "rules for the mode of certain GPUs; see [Modes](#modes)",
     "plugin.resources": "as in a container",
     "plugin.env": "more variables of the container, for settings that have no value here",
     "plugin.volumes": "more volumes of the pod",
@@ -44,7 +51,9 @@ WHAT_VALUES_DO = {
     "plugin.terminationGracePeriodSeconds": (
         "at least 46: the plugin waits 40 s for running calls and 5 s for its threads"
     ),
-    "deviceClasses.create": "make the DeviceClass of the driver's name",
+    "deviceClasses.create": "make the DeviceClasses; see [DeviceClasses](#deviceclasses)",
+    "deviceClasses.extendedResourceName": "extended resource that means one whole GPU",
+    "deviceClasses.mig": "profiles with a class of their own",
 }
 
 
@@ -86,8 +95,8 @@ def test_every_value_that_the_schema_allows_has_a_default() -> None:
 def _flat(values: dict[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
     """Down to what a user sets as a whole: `plugin.resources` is one value."""
     for key, value in values.items():
-        if isinstance(value, dict) and not prefix and value:
-            yield from _flat(value, f"{key}.")
+        if isinstance(value, dict) and value and key != "resources":
+            yield from _flat(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
 
@@ -96,7 +105,7 @@ def _schema_keys(properties: dict[str, dict[str, object]], prefix: str = "") -> 
     for key, value in properties.items():
         below = value.get("properties")
         if isinstance(below, dict):
-            yield from _schema_keys(below, f"{key}.")
+            yield from _schema_keys(below, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}"
 

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from driver.config.document import read_mapping
 from driver.config.gpus import pci_address
 from driver.config.load import load
 from driver.config.settings import PluginSettings
@@ -58,6 +59,19 @@ def test_rules_read_alike_in_the_file_in_a_variable_and_in_a_flag(tmp_path):
     )
     assert settings(gpus=text).rules == READ
     assert settings(gpus=" ").rules == ()
+
+
+@pytest.mark.parametrize("address", ["0000:01:00.0", "3b:00.0", "10:20:30", "01:00.0"])
+def test_an_address_in_the_file_is_a_text_also_where_yaml_once_knew_it_as_a_number(
+    tmp_path, address
+):
+    path = tmp_path / "tessera.yaml"
+    path.write_text(f"min_whole_gpus: 10\nrescan_seconds: 1.5\ngpus: {address}\n")
+    assert read_mapping(path) == {
+        "min_whole_gpus": 10,
+        "rescan_seconds": 1.5,
+        "gpus": address,
+    }
 
 
 @pytest.mark.parametrize(

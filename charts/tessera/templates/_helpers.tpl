@@ -14,6 +14,19 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end -}}
 
+{{/* The driver's name without its first part: gpu.tessera.dev gives mig.tessera.dev. */}}
+{{- define "tessera.domain" -}}
+{{- regexReplaceAll "^[^.]+[.]" .Values.driverName "" -}}
+{{- end -}}
+
+{{/* Settings that have a structure; the others are variables of the container. */}}
+{{- define "tessera.settings" -}}
+{{- with .Values.plugin.gpus }}
+gpus:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
 {{- define "tessera.image" -}}
 {{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
 {{- end -}}
