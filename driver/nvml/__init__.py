@@ -1,5 +1,6 @@
 """NVML as a port: the only package that imports pynvml."""
 
 from driver.nvml.library import NvmlLibrary
+from driver.nvml.partitions import NvmlPartitions
 
-__all__ = ["NvmlLibrary"]
+__all__ = ["NvmlLibrary", "NvmlPartitions"]

@@ -20,6 +20,7 @@ from driver.core.errors import (
     NotFound,
     NotSupported,
     NvmlError,
+    ResetRequired,
 )
 
 _KINDS: Final[Mapping[int, tuple[type[NvmlError], str]]] = {
@@ -47,9 +48,25 @@ _KINDS: Final[Mapping[int, tuple[type[NvmlError], str]]] = {
         NotSupported,
         "this driver does not know this version of the structure",
     ),
+    pynvml.NVML_ERROR_NO_PERMISSION: (
+        NvmlError,
+        "permission denied; the plugin must run as root in a privileged container",
+    ),
     pynvml.NVML_ERROR_NOT_FOUND: (NotFound, "there is no such GPU or instance"),
     pynvml.NVML_ERROR_IN_USE: (InUse, "it is in use by another client"),
     pynvml.NVML_ERROR_INSUFFICIENT_RESOURCES: (NoResources, "there is no room for it"),
+}
+
+
+_ACTIVATION: Final[Mapping[int, tuple[type[NvmlError], str]]] = {
+    pynvml.NVML_ERROR_IN_USE: (
+        InUse,
+        "somebody holds the GPU: a workload, DCGM, another agent or an instance; end that first",
+    ),
+    pynvml.NVML_ERROR_RESET_REQUIRED: (
+        ResetRequired,
+        "only a reset of the GPU changes it; drain the node, then reset or reboot",
+    ),
 }
 
 
@@ -80,3 +97,30 @@ def optional(name: str, *args: object, gpu: str) -> Any | None:
         return call(name, *args, gpu=gpu)
     except (NotSupported, NotFound):
         return None
+
+
+def probe(name: str, *args: object, gpu: str) -> Any | None:
+    """The same, and None where the driver does not know an argument: an index of later drivers."""
+    try:
+        return optional(name, *args, gpu=gpu)
+    except NvmlError as error:
+        if error.code != pynvml.NVML_ERROR_INVALID_ARGUMENT:
+            raise
+        return None
+
+
+def activate(name: str, *args: object, gpu: str) -> None:
+    """A call that answers with a status: whether what was asked for holds now. InUse and
+    ResetRequired of the change itself, whether they come as status or as error.
+    """
+    try:
+        status = int(call(name, *args, gpu=gpu))
+    except NvmlError as error:
+        if error.code not in _ACTIVATION:
+            raise
+        status = error.code
+    if status in _ACTIVATION:
+        kind, message = _ACTIVATION[status]
+        raise kind(message, call=name, code=status, gpu=gpu)
+    if status != pynvml.NVML_SUCCESS:
+        raise translate(status, call=name, gpu=gpu)

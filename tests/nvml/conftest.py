@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from driver.core.snapshot import GpuFacts, NodeSnapshot, PciAddress
-from driver.nvml import NvmlLibrary
+from driver.nvml import NvmlLibrary, NvmlPartitions
 from driver.state import sysfs
 from hack.simnvml import driverroot
 from hack.simnvml.build import library_path
@@ -41,6 +41,10 @@ class Node:
     root: Path
     library: NvmlLibrary
     opened: list[NvmlLibrary] = field(default_factory=list)
+
+    @property
+    def partitions(self) -> NvmlPartitions:
+        return NvmlPartitions(self.library)
 
     def snapshot(self) -> NodeSnapshot:
         return self.library.snapshot()

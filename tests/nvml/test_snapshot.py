@@ -19,6 +19,7 @@ from driver.core.snapshot import (
 )
 from hack.simnvml.boards import board
 from hack.simnvml.presets import PRESETS, identities
+from tests.data.mig_boards import H100
 
 ARCHITECTURES = {
     "turing": "Turing",
@@ -40,7 +41,7 @@ OPTIONAL: dict[str, dict[str, Any]] = {
     "nvmlDeviceGetMigMode": {"mig": MigState(capable=False)},
     "nvmlDeviceGetBrand": {"brand": None},
     "nvmlDeviceGetArchitecture": {"architecture": None},
-    "nvmlDeviceGetCudaComputeCapability": {"compute_capability": None},
+    "nvmlDeviceGetCudaComputeCapability": {"compute_capability": None, "switchable": False},
     "nvmlDeviceGetSerial": {"serial": None},
     "nvmlDeviceGetAddressingMode": {"addressing_mode": None},
     "nvmlDeviceGetGpuFabricInfoV": {"nvlink_domain": None},
@@ -67,7 +68,7 @@ def test_one_h100_is_read_to_the_last_field(make_node) -> None:
                 pci=PciAddress(domain=0, bus=0x1B, device=0),
                 product="NVIDIA H100 80GB HBM3",
                 memory=81559 * 2**20,
-                mig=MigState(capable=True),
+                mig=MigState(capable=True, switchable=True, geometry=H100),
                 brand="Nvidia",
                 architecture="Hopper",
                 compute_capability=(9, 0),
@@ -97,7 +98,11 @@ def test_every_preset_is_read_as_it_was_built(make_node, preset) -> None:
         assert (gpu.product, gpu.memory) == (built.product, built.memory_mib * 2**20)
         assert gpu.architecture == ARCHITECTURES[built.arch]
         assert gpu.compute_capability == built.compute_capability
-        assert gpu.mig == MigState(capable=bool(built.profiles))
+        assert replace(gpu.mig, geometry=None) == MigState(
+            capable=bool(built.profiles),
+            switchable=bool(built.profiles) and not built.mig_needs_reset,
+        )
+        assert (gpu.mig.geometry is None) == (not built.profiles)
         assert gpu.addressing_mode == {"none": None, "hmm": "HMM", "ats": "ATS"}[built.addressing]
 
 
@@ -105,9 +110,10 @@ def test_mig_mode_is_told_as_it_is_now_and_as_it_will_be_after_a_reset(make_node
     node = make_node("dgx-a100")
     gpu = node.machine.gpu(0)
     gpu.set(mig_pending=1)
-    assert node.gpu().mig == MigState(capable=True, enabled=False, pending=True)
+    before = node.gpu().mig
+    assert (before.enabled, before.pending) == (False, True)
     gpu.reset()
-    assert node.gpu().mig == MigState(capable=True, enabled=True, pending=True)
+    assert node.gpu().mig == replace(before, enabled=True)
 
 
 def test_only_gpus_of_a_multi_node_fabric_have_an_nvlink_domain(make_node) -> None:
@@ -152,7 +158,10 @@ def test_an_optional_field_that_is_not_there_is_none_and_nothing_else_changes(
     with node.machine.rule(symbol, ret=MISSING[why], gpu=1):
         after = node.snapshot()
     assert after.lost == ()
-    assert after.gpus[1] == replace(before.gpus[1], **OPTIONAL[symbol]) != before.gpus[1]
+    fields = dict(OPTIONAL[symbol])
+    if "switchable" in fields:
+        fields["mig"] = replace(before.gpus[1].mig, switchable=fields.pop("switchable"))
+    assert after.gpus[1] == replace(before.gpus[1], **fields) != before.gpus[1]
     assert [g for g in after.gpus if g.index != 1] == [g for g in before.gpus if g.index != 1]
 
 

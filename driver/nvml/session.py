@@ -1,0 +1,147 @@
+"""Who is inside the NVML library: many threads at once, and nobody when it is unloaded.
+
+Why it exists: making a partition takes hundreds of milliseconds, and other GPUs need not wait for
+it; so there is no lock around a call. But the library comes from the driver root, not from our
+image: another version may be put in its place while we run, and the loader answers a path that it
+has mapped with the old file, whatever lies there now. So the library is unmapped to be let go of,
+which no thread that is inside would survive.
+
+The order: who enters opens the library if it is not open; after `close`, or an answer that the
+driver is not loaded, nobody enters, and the last who leaves shuts down and unloads.
+
+Must not know what is asked.
+"""
+
+from __future__ import annotations
+
+import _ctypes
+import ctypes
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pynvml
+
+from driver.core.errors import DriverNotLoaded, InUse, LibraryMissing, NvmlError
+from driver.nvml.calls import call
+from driver.nvml.handles import Handles
+
+log = logging.getLogger(__name__)
+
+
+class Session:
+    """`handles` are those of the open library; closing drops them."""
+
+    def __init__(self, locate: Callable[[], Path], *, patience: float = 30.0) -> None:
+        """`locate`: the file to load, asked at each opening. `patience`: seconds that `close`
+        waits for calls to return, and a call for a closing to end.
+        """
+        self.handles = Handles()
+        self._locate = locate
+        self._patience = patience
+        self._changed = threading.Condition()
+        self._inside = 0
+        self._open = False
+        self._closing = False
+
+    @contextmanager
+    def inside(self) -> Iterator[None]:
+        """NVML may be called in this block. Not to be nested: a closing in between would wait for
+        the outer block, and the inner one for the closing.
+        """
+        self._enter()
+        broken = False
+        try:
+            yield
+        except DriverNotLoaded:
+            broken = True
+            raise
+        finally:
+            self._leave(broken=broken)
+
+    def close(self) -> None:
+        """Let go of the library. A call that hangs is waited for as long as `patience` says; after
+        that the library is let go of when the call returns.
+        """
+        with self._changed:
+            self._closing = True
+            if not self._inside:
+                self._forget()
+            elif not self._changed.wait_for(lambda: not self._closing, self._patience):
+                log.warning(
+                    "NVML is still inside a call, is let go of when that returns; see dmesg",
+                    extra={"calls": self._inside, "waited_s": self._patience},
+                )
+
+    def _enter(self) -> None:
+        with self._changed:
+            if not self._changed.wait_for(lambda: not self._closing, self._patience):
+                raise InUse(
+                    f"NVML is being let go of, but {self._inside} of its calls have not returned"
+                    f" for {self._patience:g} s; a GPU hangs, see dmesg",
+                    call="nvmlShutdown",
+                    code=pynvml.NVML_ERROR_IN_USE,
+                )
+            if not self._open:
+                self._load()
+            self._inside += 1
+
+    def _leave(self, *, broken: bool) -> None:
+        with self._changed:
+            self._inside -= 1
+            self._closing |= broken
+            if self._closing and not self._inside:
+                self._forget()
+
+    # -- with the lock held, and nobody inside
+
+    def _load(self) -> None:
+        load(self._locate())
+        try:
+            call("nvmlInit")
+        except NvmlError:
+            self._forget()
+            raise
+        self._open = True
+
+    def _forget(self) -> None:
+        """Shut down and unload: the next opening loads what is there then."""
+        self.handles.clear()
+        if self._open:
+            self._open = False
+            _quietly(pynvml.nvmlShutdown)
+        unload()
+        self._closing = False
+        self._changed.notify_all()
+
+
+def load(path: Path) -> None:
+    """Make pynvml use exactly this file: by itself it would search the image's loader path."""
+    unload()
+    try:
+        pynvml.nvmlLib = ctypes.CDLL(str(path))
+    except OSError as error:
+        raise LibraryMissing(
+            f"{path} cannot be loaded: {error}",
+            call="dlopen",
+            code=pynvml.NVML_ERROR_LIBRARY_NOT_FOUND,
+        ) from error
+
+
+def unload() -> None:
+    """Safe only while no thread is inside the library."""
+    with pynvml.libLoadLock:
+        library, pynvml.nvmlLib = pynvml.nvmlLib, None
+        pynvml._nvmlGetFunctionPointer_cache.clear()  # noqa: SLF001 - holds pointers into it
+    if library is not None:
+        _ctypes.dlclose(library._handle)  # noqa: SLF001 - ctypes never closes by itself
+
+
+def _quietly(shutdown: Callable[[], object]) -> None:
+    """A library that is already gone cannot be shut down, and need not be."""
+    try:
+        shutdown()
+    except pynvml.NVMLError:
+        return
