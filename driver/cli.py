@@ -20,6 +20,8 @@ from driver.config.load import load
 from driver.config.settings import PluginSettings
 from driver.config.show import dump
 from driver.core.errors import ConfigError, TesseraError
+from driver.plan import arguments as plan_arguments
+from driver.simulate import arguments as simulate_arguments
 
 OK, FAILED, WRONG = 0, 1, 2
 
@@ -52,6 +54,20 @@ def _parser() -> Parser:
         "--print-config", action="store_true", help="print the settings in force and end"
     )
     plugin.set_defaults(run=_plugin, parser=plugin)
+    plan = commands.add_parser(
+        "plan",
+        help="show what still fits, and whose end would make room",
+        description="Reads what kubectl printed; changes nothing.",
+    )
+    plan_arguments.add_arguments(plan)
+    plan.set_defaults(run=_plan, parser=plan)
+    simulate = commands.add_parser(
+        "simulate",
+        help="play policies on a stream of jobs",
+        description="Needs no GPU and no cluster.",
+    )
+    simulate_arguments.add_arguments(simulate)
+    simulate.set_defaults(run=_simulate, parser=simulate)
     return parser
 
 
@@ -68,3 +84,15 @@ def _plugin(chosen: Namespace) -> int:
     from driver.plugin.app import run  # noqa: PLC0415 - see the module's docstring
 
     return run(settings)
+
+
+def _plan(chosen: Namespace) -> int:
+    from driver.plan.app import run  # noqa: PLC0415 - see the module's docstring
+
+    return run(chosen, sys.stdin, sys.stdout)
+
+
+def _simulate(chosen: Namespace) -> int:
+    from driver.simulate.app import run  # noqa: PLC0415 - see the module's docstring
+
+    return run(chosen, sys.stdout)

@@ -20,6 +20,8 @@ import sys
 import tempfile
 import urllib.error
 import urllib.request
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -58,7 +60,8 @@ class Testbed:
         self.api.write_kubeconfig(folder / "kubeconfig")
         self.api.cluster.create("nodes", {"metadata": {"name": NODE}})
         self.api.cluster.create("deviceclasses", {"metadata": {"name": CLASS}, "spec": {}})
-        self.scheduler = Scheduler(self.api.cluster, {CLASS: _whole_gpu})
+        self._classes: dict[str, Callable[[str, dict[str, Any]], bool]] = {CLASS: _whole_gpu}
+        self.scheduler = Scheduler(self.api.cluster, self._classes)
         self.kubelet = FakeKubelet(self.registry)
         self.kubelet.start()
         self.process: subprocess.Popen[bytes] | None = None
@@ -86,7 +89,7 @@ class Testbed:
     def wait_ready(self) -> None:
         """TimeoutError shows the end of the plugin's log."""
         try:
-            self.api.requests.wait(lambda _: bool(self.slices()), timeout=30)
+            self.api.requests.wait(lambda _: self.complete(), timeout=30)
         except TimeoutError as error:
             raise TimeoutError(f"{error}\n{self.log_end()}") from None
         if not self.kubelet.wait_registrations(self._registrations + 1, timeout=30):
@@ -120,17 +123,27 @@ class Testbed:
         self.process = None
         return code
 
+    def complete(self) -> bool:
+        """Whether the node's pool is there with all its slices."""
+        slices = self.slices()
+        pools = [s["spec"]["pool"] for s in slices]
+        return bool(pools) and all(p["resourceSliceCount"] == len(pools) for p in pools)
+
     def slices(self) -> list[dict[str, Any]]:
         return self.api.cluster.list("resourceslices")[0]
 
-    def claim(self, name: str, *, count: int = 1) -> Claim:
-        """Make a claim for whole GPUs and allocate it; Unschedulable where none is free."""
-        self.create_claim(name, count=count)
+    def claim(self, name: str, *, count: int = 1, profile: str = "") -> Claim:
+        """Make a claim and allocate it; Unschedulable where nothing is free."""
+        self.create_claim(name, count=count, profile=profile)
         return self.allocate(name)
 
-    def create_claim(self, name: str, *, count: int = 1) -> Claim:
-        """Not allocated yet."""
-        request = {"name": "gpu", "exactly": {"deviceClassName": CLASS, "count": count}}
+    def create_claim(self, name: str, *, count: int = 1, profile: str = "") -> Claim:
+        """For whole GPUs, or partitions of a profile. Not allocated yet."""
+        chosen = f"mig-{profile}" if profile else CLASS
+        if chosen not in self._classes:
+            self._classes[chosen] = partial(_partition, profile)
+            self.api.cluster.create("deviceclasses", {"metadata": {"name": chosen}, "spec": {}})
+        request = {"name": "gpu", "exactly": {"deviceClassName": chosen, "count": count}}
         made = self.api.cluster.create(
             "resourceclaims",
             {
@@ -189,3 +202,8 @@ def ready(port: int) -> tuple[bool, str]:
 def _whole_gpu(driver: str, device: dict[str, Any]) -> bool:
     kind = (device.get("attributes") or {}).get("type") or {}
     return driver == DRIVER and kind.get("string") == "gpu"
+
+
+def _partition(profile: str, driver: str, device: dict[str, Any]) -> bool:
+    own = (device.get("attributes") or {}).get("profile") or {}
+    return driver == DRIVER and own.get("string") == profile

@@ -10,7 +10,7 @@ Source: Container Device Interface 1.1.0; the lowest version that has the fields
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from driver.core.ids import GpuUuid
@@ -43,24 +43,27 @@ class Mount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverFiles:
-    """What the driver root holds now. `gpus`: the node of each GPU; `control`: those all share."""
+    """What the driver root holds now. `gpus`: the node of each GPU; `control`: those all share;
+    `capabilities`: the two nodes that open a partition, by its UUID.
+    """
 
     gpus: Mapping[GpuUuid, DeviceNode]
     control: tuple[DeviceNode, ...]
     mounts: tuple[Mount, ...]
+    capabilities: Mapping[str, tuple[DeviceNode, ...]] = field(default_factory=dict)
 
 
 def build_spec(entry: Entry, files: DriverFiles) -> dict[str, JsonValue]:
     """One device a holding; nodes and libraries that all of them need stand once, for the spec."""
     devices: dict[str, JsonValue] = {
         cdi_device(entry.uid, h.device): {
-            "deviceNodes": _nodes([files.gpus[h.gpu]]),
-            # Two claims in one container overwrite TESSERA_DEVICES; this name is the GPU's own.
-            "env": [f"TESSERA_DEVICE_{_identifier(h.device)}={h.gpu}"],
+            "deviceNodes": _nodes([files.gpus[h.gpu], *files.capabilities.get(h.uuid, ())]),
+            # Two claims in one container overwrite TESSERA_DEVICES; this name is the device's own.
+            "env": [f"TESSERA_DEVICE_{_identifier(h.device)}={h.uuid}"],
         }
         for h in entry.holdings
     }
-    uuids = ",".join(dict.fromkeys(h.gpu for h in entry.holdings))
+    uuids = ",".join(dict.fromkeys(h.uuid for h in entry.holdings))
     common: dict[str, JsonValue] = {
         "env": [
             f"TESSERA_DEVICES={uuids}",

@@ -9,9 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from api.resource.claim import ResourceClaim, Result
+from driver.core.devices import Allocatable
 from driver.core.errors import ClaimError
 from driver.core.ids import ClaimUID, DeviceName, PoolName
-from driver.core.inventory import Allocatable, Inventory
+from driver.core.inventory import Inventory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

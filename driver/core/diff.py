@@ -4,7 +4,8 @@ The last arrow before the API: `(Pool, stored slices) -> writes`. Must not know 
 
 A scheduler ignores a pool from the first write at a new generation to the last one, so the
 generation rises only when it must: when the set of slices changes, or more than one slice does. One
-slice replaced in place is atomic for every reader.
+slice replaced in place is atomic for every reader, and so is any number of slices whose devices are
+only in another order: whichever mixture a reader sees, each device is in it once, as it is.
 
 Source: publishing rules of the reference controller, restated, with two additions: a slice with
 another Node UID as its owner is rewritten (the garbage collector would take it), and slices that
@@ -18,7 +19,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from api.resource.codec import NodeOwner, StoredSlice
-from api.resource.types import Pool, Slice
+from api.resource.types import Device, Pool, Slice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +65,10 @@ def plan_writes(pool: Pool, stored: Iterable[StoredSlice], *, owner: NodeOwner) 
     same_set = all(
         s.name in wanted and s.count == len(wanted) for s in ours if s.generation == newest
     )
-    bump = not ours or not same_set or len(changed.keys() - behind) > 1
+    content = {
+        name for name in changed.keys() - behind if not _is_reorder(current[name], wanted[name])
+    }
+    bump = not ours or not same_set or len(content) > 1
     generation = newest + bump
 
     writes: list[Write] = [Delete(stored=s, reason="its pool is no longer wanted") for s in foreign]
@@ -98,3 +102,19 @@ def _difference(stored: StoredSlice, wanted: Slice, *, pool: Pool, owner: NodeOw
     if stored.count != len(pool.slices):
         return "the number of slices differs"
     return ""
+
+
+def _is_reorder(stored: StoredSlice, wanted: Slice) -> bool:
+    """The same devices, each as it is, in another order."""
+    if stored.content is None:
+        return False
+    have, want = stored.content.devices, wanted.devices
+    return (
+        stored.content.counter_sets == wanted.counter_sets
+        and len(have) == len(want)
+        and sorted(have, key=_name) == sorted(want, key=_name)
+    )
+
+
+def _name(device: Device) -> str:
+    return device.name

@@ -8,16 +8,45 @@ adapter stores entries.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import StrEnum
 
-from driver.core.claims import Intent
+from driver.core.claims import Intent, Wanted
+from driver.core.devices import EVERY_SLOT, MigPartition
 from driver.core.ids import CdiId, ClaimUID, DeviceName, GpuUuid, PoolName
 from driver.core.names import cdi_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """The instance behind a partition, with NVML's ids. Ids are used again; `uuid` is not."""
+
+    instance: int
+    compute: int
+    uuid: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slot:
+    """Which partition a holding is. `ours`: we make it and destroy it; else it was there before.
+
+    `made` is None until it exists.
+    """
+
+    profile: str
+    start: int
+    size: int
+    ours: bool
+    made: Made | None = None
+
+    @property
+    def mask(self) -> int:
+        return ((1 << self.size) - 1) << self.start
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Holding:
-    """One prepared device. `gpu`: the physical GPU that it is, or is a part of."""
+    """One device of a claim. `gpu`: the physical GPU that it is; `slot`: the part of it, if any."""
 
     request: str
     pool: PoolName
@@ -26,6 +55,24 @@ class Holding:
     cdi_id: CdiId
     admin_access: bool = False
     share_id: str | None = None
+    slot: Slot | None = None
+
+    @property
+    def mask(self) -> int:
+        """The slots that it occupies; all of them for a whole GPU."""
+        return EVERY_SLOT if self.slot is None else self.slot.mask
+
+    @property
+    def uuid(self) -> str:
+        """What the container is told: the partition's UUID, or the GPU's."""
+        return self.slot.made.uuid if self.slot and self.slot.made else self.gpu
+
+
+class Phase(StrEnum):
+    """`STARTED` is written before the hardware is touched, `COMPLETED` before the answer."""
+
+    STARTED = "started"
+    COMPLETED = "completed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +84,12 @@ class Entry:
     name: str
     boot_id: str
     holdings: tuple[Holding, ...]
+    phase: Phase = Phase.COMPLETED
+
+    @property
+    def gpus(self) -> tuple[GpuUuid, ...]:
+        """Each once, in an order in which their locks may be taken."""
+        return tuple(sorted({h.gpu for h in self.holdings}))
 
 
 def entry_for(intent: Intent, *, pool: PoolName, boot_id: str) -> Entry:
@@ -46,17 +99,56 @@ def entry_for(intent: Intent, *, pool: PoolName, boot_id: str) -> Entry:
         namespace=intent.namespace,
         name=intent.name,
         boot_id=boot_id,
+        holdings=tuple(_holding(w, intent.uid, pool) for w in intent.wanted),
+        phase=Phase.STARTED,
+    )
+
+
+def _holding(wanted: Wanted, uid: ClaimUID, pool: PoolName) -> Holding:
+    device = wanted.device
+    slot = None
+    if isinstance(device, MigPartition):
+        there = device.existing
+        slot = Slot(
+            profile=device.profile.name,
+            start=device.start,
+            size=device.placement.size,
+            ours=there is None,
+            made=None
+            if there is None
+            else Made(instance=there.id, compute=there.compute[0].id, uuid=there.compute[0].uuid),
+        )
+    return Holding(
+        request=wanted.request,
+        pool=pool,
+        device=device.name,
+        gpu=device.gpu.uuid,
+        cdi_id=cdi_id(uid, device.name),
+        admin_access=wanted.admin_access,
+        share_id=wanted.share_id,
+        slot=slot,
+    )
+
+
+def same_claim(known: Entry, wanted: Entry) -> bool:
+    """Whether both hold the same devices in the same boot; what was made may be known to one."""
+    return known.boot_id == wanted.boot_id and _unmade(known) == _unmade(wanted)
+
+
+def _unmade(entry: Entry) -> tuple[Holding, ...]:
+    return tuple(
+        replace(h, slot=replace(h.slot, made=None)) if h.slot and h.slot.ours else h
+        for h in entry.holdings
+    )
+
+
+def with_made(entry: Entry, device: DeviceName, made: Made) -> Entry:
+    """`entry`, with the instance of one device known."""
+    return replace(
+        entry,
         holdings=tuple(
-            Holding(
-                request=w.request,
-                pool=pool,
-                device=w.device.name,
-                gpu=w.device.gpu.uuid,
-                cdi_id=cdi_id(intent.uid, w.device.name),
-                admin_access=w.admin_access,
-                share_id=w.share_id,
-            )
-            for w in intent.wanted
+            replace(h, slot=replace(h.slot, made=made)) if h.device == device and h.slot else h
+            for h in entry.holdings
         ),
     )
 
@@ -65,18 +157,20 @@ def conflict(wanted: Entry, held: Iterable[Entry]) -> str:
     """Which other claim holds what `wanted` needs, as a sentence; empty where nobody does.
 
     This is the last line of defence: after a forced deletion the scheduler gives a device away
-    while the old container still runs. Admin access shares on purpose; a claim of an earlier boot
-    holds nothing, since none of its containers can be running.
+    while the old container still runs. It compares slots, not names: a whole GPU and a partition of
+    it are different devices. Admin access shares on purpose; a claim of an earlier boot holds
+    nothing, since none of its containers can be running.
     """
-    needed = {h.gpu: h.device for h in wanted.holdings if not h.admin_access}
+    needed = [h for h in wanted.holdings if not h.admin_access]
     for entry in held:
         if entry.uid == wanted.uid or entry.boot_id != wanted.boot_id:
             continue
-        for holding in entry.holdings:
-            if holding.gpu in needed and not holding.admin_access:
-                return (
-                    f"device {needed[holding.gpu]} is still held by claim"
-                    f" {entry.namespace}/{entry.name} ({entry.uid}) as {holding.device};"
-                    " it is given on when that claim's pod has ended on this node"
-                )
+        for theirs in entry.holdings:
+            for ours in needed:
+                if theirs.gpu == ours.gpu and theirs.mask & ours.mask and not theirs.admin_access:
+                    return (
+                        f"device {ours.device} is still held by claim"
+                        f" {entry.namespace}/{entry.name} ({entry.uid}) as {theirs.device};"
+                        " it is given on when that claim's pod has ended on this node"
+                    )
     return ""

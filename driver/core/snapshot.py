@@ -7,7 +7,8 @@ driver does not have is None; a required one is there, or the adapter has failed
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from driver.core.geometry import Geometry, Placement
 from driver.core.ids import GpuUuid
@@ -111,3 +112,18 @@ class NodeSnapshot:
     driver: DriverFacts
     gpus: tuple[GpuFacts, ...]
     lost: tuple[LostGpu, ...] = ()
+
+
+def with_known_geometry(snapshot: NodeSnapshot, before: Mapping[GpuUuid, GpuFacts]) -> NodeSnapshot:
+    """A board that can be partitioned, but whose geometry could not be read this time, is as it was
+    before: one failed call must not withdraw its devices.
+    """
+    gpus = []
+    for gpu in snapshot.gpus:
+        known = before.get(gpu.uuid)
+        if gpu.mig.capable and gpu.mig.geometry is None and known and known.mig.geometry:
+            mig = replace(gpu.mig, geometry=known.mig.geometry, instances=known.mig.instances)
+            gpus.append(replace(gpu, mig=mig))
+        else:
+            gpus.append(gpu)
+    return replace(snapshot, gpus=tuple(gpus))

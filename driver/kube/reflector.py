@@ -9,11 +9,22 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from driver.kube.backoff import Backoff
 from driver.kube.store import Store
 from driver.kube.watching import Pace, Patience, Query, forever
-from driver.ports.kube import Change, JsonObject, KubeApi, Listing, WatchStream
+from driver.ports.kube import (
+    Added,
+    Change,
+    Deleted,
+    JsonObject,
+    KubeApi,
+    Listing,
+    Modified,
+    WatchEvent,
+    WatchStream,
+)
 
 
 class Reflector:
@@ -27,13 +38,17 @@ class Reflector:
         backoff: Backoff | None = None,
         patience: Patience | None = None,
         listed: Callable[[], None] = lambda: None,
+        keep: Callable[[JsonObject], JsonObject | None] = lambda obj: obj,
     ) -> None:
-        """`listed` is called after each full list but the first."""
+        """`listed` is called after each full list but the first. `keep`: what of an object is
+        stored, with at least its name, namespace and version; None leaves it out.
+        """
         self._api = api
         self._query = query
         self._backoff = backoff or Backoff()
         self._patience = patience or Patience()
         self._listed = listed
+        self._keep = keep
         self._store = Store()
         self._pace: Pace | None = None
 
@@ -53,12 +68,20 @@ class Reflector:
         for event in forever(self._api, self._query, self._pace, opened.guard):
             if isinstance(event, Listing):
                 again = self._store.has_synced()
-                self._store.replace(event)
+                items = tuple(kept for obj in event.items if (kept := self._keep(obj)) is not None)
+                self._store.replace(replace(event, items=items))
                 if again:
                     self._listed()
             else:
-                self._store.feed(event)
+                self._store.feed(self._trimmed(event))
         closer.join()
+
+    def _trimmed(self, event: WatchEvent) -> WatchEvent:
+        """What is left out from now on is gone, as far as the copy is concerned."""
+        if not isinstance(event, Added | Modified):
+            return event
+        kept = self._keep(event.obj)
+        return Deleted(event.obj) if kept is None else Modified(kept)
 
     def has_synced(self) -> bool:
         return self._store.has_synced()

@@ -62,6 +62,12 @@ class Metrics:
         self._damaged = Counter(
             "tessera_ledger_damaged_total", "Ledger files set aside", registry=registry
         )
+        self._allocations = Counter(
+            "tessera_allocations_total",
+            "Allocations of this node's devices: the policy's choice at that moment, or another",
+            ("choice",),
+            registry=registry,
+        )
         self._claims = Gauge(
             "tessera_prepared_claims", "Claims prepared on this node", registry=registry
         )
@@ -93,6 +99,9 @@ class Metrics:
 
     def ledger_damaged(self) -> None:
         self._damaged.inc()
+
+    def allocated(self, *, as_chosen: bool) -> None:
+        self._allocations.labels("policy" if as_chosen else "other").inc()
 
     def set_prepared_claims(self, count: int) -> None:
         self._claims.set(count)

@@ -19,20 +19,24 @@ from driver.kube.client import Client
 from driver.kube.login import login
 from driver.kube.versions import discover
 from driver.kubelet.plugin_server import KubeletServer
+from driver.nvml import NvmlLibrary, NvmlPartitions
 from driver.observe.health import Readiness
 from driver.observe.http import HealthServer
 from driver.observe.logs import Log, setup
 from driver.observe.metrics import CONTENT_TYPE, Metrics
 from driver.plugin.claims import Claims
+from driver.plugin.device_status import DeviceStatus
+from driver.plugin.gpu_locks import GpuLocks
 from driver.plugin.node import Hardware, Identity
+from driver.plugin.partitions import Partitions
 from driver.plugin.served import ServedVersion
 from driver.plugin.supervise import Supervisor
 from driver.plugin.wiring import (
     GPUS,
     KUBELET,
     SLICES,
+    Topology,
     discovery,
-    in_use,
     publisher,
     reporter,
 )
@@ -72,8 +76,25 @@ def run(settings: PluginSettings) -> int:
         login(kubeconfig=str(settings.kubeconfig or "")), user_agent=f"tessera-plugin/{release}"
     )
     served = ServedVersion(lambda: discover(api).resource_version)
-    publishing = supervisor.wakeup()
-    hardware = Hardware(on_change=publishing.wake)
+    hardware = Hardware()
+    library = NvmlLibrary(
+        driver_root=settings.driver_root,
+        topology=Topology(settings),
+        library=settings.nvml_library,
+    )
+    publishing = publisher(
+        settings,
+        supervisor,
+        identity=identity,
+        hardware=hardware,
+        api=api,
+        served=served,
+        entries=ledger.entries,
+        readiness=readiness,
+        metrics=metrics,
+    )
+    hardware.subscribe(publishing.changed)
+    status = DeviceStatus(api, served, driver=settings.driver_name, wakeup=supervisor.wakeup())
     claims = Claims(
         identity=identity,
         hardware=hardware,
@@ -82,11 +103,18 @@ def run(settings: PluginSettings) -> int:
         ledger=ledger,
         cdi=cdi,
         driver_root=DriverTree(
-            Roots(root=settings.driver_root, host_root=settings.host_driver_root),
+            Roots(
+                root=settings.driver_root,
+                host_root=settings.host_driver_root,
+                proc=settings.proc_root,
+            ),
             container_folders=settings.container_library_dirs,
             required=settings.required_libraries,
         ),
+        partitions=Partitions(NvmlPartitions(library), wait=supervisor.stop.wait),
+        locks=GpuLocks(),
         on_change=metrics.set_prepared_claims,
+        on_prepared=status.report,
     )
     kubelet = KubeletServer(
         driver_name=settings.driver_name,
@@ -96,28 +124,23 @@ def run(settings: PluginSettings) -> int:
         service=claims,
         metrics=metrics,
         on_fatal=supervisor.fail,
-        on_status=lambda status: reporter(readiness, KUBELET)(
-            "" if status.registered else status.error or "refused without a reason"
+        on_status=lambda heard: reporter(readiness, KUBELET)(
+            "" if heard.registered else heard.error or "refused without a reason"
         ),
     )
     http = _http(settings, readiness=readiness, metrics=metrics, kubelet=kubelet)
 
-    supervisor.start("discovery", discovery(settings, supervisor, hardware, readiness, metrics).run)
-    supervisor.start(
-        "publisher",
-        publisher(
-            settings,
-            supervisor,
-            identity=identity,
-            hardware=hardware,
-            api=api,
-            served=served,
-            in_use=lambda: in_use(ledger, identity),
-            readiness=readiness,
-            metrics=metrics,
-            wakeup=publishing,
-        ).run,
+    looking = discovery(
+        settings,
+        supervisor,
+        library=library,
+        hardware=hardware,
+        readiness=readiness,
+        metrics=metrics,
     )
+    supervisor.start("discovery", looking.run)
+    supervisor.start("publisher", publishing.run)
+    supervisor.start("device status", status.run)
     try:
         kubelet.start()
         if http is not None:
@@ -140,7 +163,7 @@ def _end(supervisor: Supervisor, *, drained: bool, running: list[str]) -> int:
         log.info("plugin ended")
     else:
         log.error("plugin ends", reason=f"{type(failure).__name__}: {failure}")
-    code = 0 if failure is None else 1
+    code = 0 if failure is None else 2 if isinstance(failure, ConfigError) else 1
     if running or not drained:
         log.warning("ended without waiting", threads=running, calls_drained=drained)
         os._exit(code)

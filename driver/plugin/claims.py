@@ -1,27 +1,31 @@
 """Prepares and unprepares claims: reads, decides with the core, writes in an order that is safe.
 
-The order of a preparation: CDI file, then ledger, then the answer. A crash in between leaves at
-most a file that nobody was told of, which the next preparation of that claim overwrites. The order
-of an unpreparation is the reverse.
+The order of a preparation: ledger (started), hardware, CDI file, ledger (completed), answer. A
+claim that changes no hardware has one ledger write. A crash leaves either nothing that anybody was
+told of, or a complete claim; what was started is taken up by the next attempt. The order of an
+unpreparation is the reverse.
 
 Must not know gRPC. Every error concerns one claim, and its text is for the user of that claim.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from pydantic import ValidationError
 
 from api.resource.claim import ResourceClaim
 from driver.core.cdi import build_spec
 from driver.core.claims import Intent, read_intent
-from driver.core.errors import ClaimError, KubeError, KubeNotFound, StateError
-from driver.core.ids import ClaimUID
-from driver.core.ledger import Entry, conflict, entry_for
+from driver.core.errors import ClaimError, KubeError, KubeNotFound, NvmlError, StateError
+from driver.core.ids import ClaimUID, GpuUuid
+from driver.core.ledger import Entry, Phase, conflict, entry_for, same_claim, with_made
+from driver.core.prepare import MakePartition, plan_steps
 from driver.observe.logs import Log
+from driver.plugin.gpu_locks import GpuLocks
 from driver.plugin.node import Hardware, Identity
+from driver.plugin.partitions import Partitions
 from driver.plugin.served import ServedVersion
 from driver.ports.kube import JsonObject, KubeApi
 from driver.ports.kubelet import (
@@ -31,7 +35,7 @@ from driver.ports.kubelet import (
     PreparedDevice,
     UnprepareAnswer,
 )
-from driver.ports.state import CdiStore, DriverRoot, Ledger
+from driver.ports.state import CdiStore, DriverRoot, Ledger, PartitionAt
 
 log = Log(__name__)
 
@@ -49,9 +53,12 @@ class Claims:
         ledger: Ledger,
         cdi: CdiStore,
         driver_root: DriverRoot,
+        partitions: Partitions,
+        locks: GpuLocks,
         on_change: Callable[[int], None] = lambda _: None,
+        on_prepared: Callable[[Entry], None] = lambda _: None,
     ) -> None:
-        """`on_change` is told how many claims are prepared."""
+        """`on_change` is told how many claims are prepared, `on_prepared` each that is new."""
         self._identity = identity
         self._hardware = hardware
         self._api = api
@@ -59,9 +66,11 @@ class Claims:
         self._ledger = ledger
         self._cdi = cdi
         self._driver_root = driver_root
+        self._partitions = partitions
+        self._locks = locks
         self._on_change = on_change
+        self._on_prepared = on_prepared
         on_change(len(ledger.entries()))
-        self._lock = threading.Lock()
 
     def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[ClaimUID, PrepareAnswer]:
         return {ref.uid: self._prepare_one(ref) for ref in claims}
@@ -74,17 +83,14 @@ class Claims:
             intent = self._read(ref)
             if not intent.wanted:
                 return ()
-            # The request to the API is over: nothing slow happens under the lock.
-            with self._lock:
-                entry = self._hand_out(intent)
-        except (ClaimError, StateError) as error:
+            wanted = entry_for(intent, pool=self._identity.pool, boot_id=self._identity.boot_id)
+            # The request to the API is over: what is under a GPU's lock concerns that GPU.
+            with self._locks.held(wanted.gpus, by=f"claim {ref}"):
+                entry = self._hand_out(intent, wanted)
+        except (ClaimError, StateError, NvmlError) as error:
             log.warning("claim not prepared", claim=str(ref), reason=str(error))
             return Failure(message=str(error))
-        log.info(
-            "claim prepared",
-            claim=str(ref),
-            devices=[h.device for h in entry.holdings],
-        )
+        log.info("claim prepared", claim=str(ref), devices=[h.device for h in entry.holdings])
         return tuple(
             PreparedDevice(
                 requests=(h.request,),
@@ -119,35 +125,80 @@ class Claims:
         except KubeError as error:
             raise ClaimError(f"claim {ref} cannot be read, will be tried again: {error}") from error
 
-    def _hand_out(self, intent: Intent) -> Entry:
-        """Idempotent: what is already as it should be is not written again."""
-        identity = self._identity
-        entry = entry_for(intent, pool=identity.pool, boot_id=identity.boot_id)
+    def _hand_out(self, intent: Intent, wanted: Entry) -> Entry:
+        """Idempotent: what is already as it should be is not made or written again."""
         entries = self._ledger.entries()
-        if held := conflict(entry, entries.values()):
+        if held := conflict(wanted, entries.values()):
             raise ClaimError(f"claim {intent.namespace}/{intent.name}: {held}")
-        gpus = {w.device.gpu.uuid: w.device.gpu for w in intent.wanted}
-        spec = build_spec(entry, self._driver_root.files(tuple(gpus.values())))
-        if self._cdi.ensure(entry.uid, spec) and entries.get(entry.uid) == entry:
-            log.warning("CDI file was missing or altered, restored", claim=entry.uid)
-        if entries.get(entry.uid) != entry:
-            self._ledger.put(entry)
-            self._on_change(len(self._ledger.entries()))
+        known = entries.get(wanted.uid)
+        if known is not None and not same_claim(known, wanted):
+            if known.boot_id == wanted.boot_id:
+                self._take_apart(known)
+            known = None
+        if known is not None and known.phase is Phase.COMPLETED:
+            if self._write_cdi(intent, known):
+                log.warning("CDI file was missing or altered, restored", claim=known.uid)
+            return known
+        entry = self._make(intent, wanted, adopt=known is not None)
+        self._write_cdi(intent, entry)
+        self._ledger.put(entry)
+        self._on_change(len(self._ledger.entries()))
+        self._on_prepared(entry)
         return entry
+
+    def _make(self, intent: Intent, wanted: Entry, *, adopt: bool) -> Entry:
+        """The entry, with what was made for it. The intent is on disk before the first step."""
+        steps = plan_steps(intent)
+        if any(isinstance(step, MakePartition) for step in steps):
+            self._ledger.put(wanted)
+        try:
+            made = self._partitions.realise(steps, adopt=adopt)
+        except (ClaimError, NvmlError):
+            # Undone: what was written down does not exist.
+            self._ledger.remove(wanted.uid)
+            raise
+        entry = replace(wanted, phase=Phase.COMPLETED)
+        for device, instance in made.items():
+            entry = with_made(entry, device, instance)
+        return entry
+
+    def _write_cdi(self, intent: Intent, entry: Entry) -> bool:
+        """Whether the file had to be written."""
+        gpus = {w.device.gpu.uuid: w.device.gpu for w in intent.wanted}
+        partitions = tuple(
+            PartitionAt(minor=gpus[h.gpu].minor, made=h.slot.made)
+            for h in entry.holdings
+            if h.slot is not None and h.slot.made is not None
+        )
+        files = self._driver_root.files(tuple(gpus.values()), partitions)
+        return self._cdi.ensure(entry.uid, build_spec(entry, files))
 
     def _unprepare_one(self, ref: ClaimRef) -> UnprepareAnswer:
         """From the ledger alone: the claim may be gone from the API. Unknown claims succeed."""
         try:
-            with self._lock:
-                known = ref.uid in self._ledger.entries()
+            entry = self._ledger.entries().get(ref.uid)
+            with self._locks.held(entry.gpus if entry else (), by=f"claim {ref}"):
                 self._cdi.remove(ref.uid)
-                self._ledger.remove(ref.uid)
-                self._on_change(len(self._ledger.entries()))
-        except StateError as error:
+                if entry is not None:
+                    self._take_apart(entry)
+        except (StateError, ClaimError, NvmlError) as error:
             log.warning("claim not unprepared", claim=str(ref), reason=str(error))
             return Failure(message=f"claim {ref}: {error}")
-        log.info("claim unprepared", claim=str(ref), known=known)
+        log.info("claim unprepared", claim=str(ref), known=entry is not None)
         return None
+
+    def _take_apart(self, entry: Entry) -> None:
+        """Hardware, then the entry. After a reboot there is nothing of it on the hardware."""
+        if entry.boot_id == self._identity.boot_id:
+            self._partitions.release(entry, switchable=self._switchable)
+        self._ledger.remove(entry.uid)
+        self._on_change(len(self._ledger.entries()))
+
+    def _switchable(self, gpu: GpuUuid) -> bool:
+        """Whether MIG mode may be left without a reset."""
+        inventory = self._hardware.inventory
+        facts = inventory.gpus.get(gpu) if inventory else None
+        return facts is not None and facts.mig.switchable
 
 
 def _parse(obj: JsonObject, ref: ClaimRef) -> ResourceClaim:

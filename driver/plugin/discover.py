@@ -10,9 +10,12 @@ import threading
 from collections.abc import Callable
 from typing import Protocol
 
-from driver.core.errors import NvmlError
-from driver.core.inventory import build_inventory
-from driver.core.snapshot import NodeSnapshot
+from driver.core.boards import check_binding
+from driver.core.choices import Choices
+from driver.core.errors import ConfigError, NvmlError
+from driver.core.inventory import Inventory, build_inventory
+from driver.core.modes import unmatched
+from driver.core.snapshot import NodeSnapshot, with_known_geometry
 from driver.observe.logs import Log
 from driver.plugin.node import Hardware
 from driver.plugin.supervise import Wakeup
@@ -30,7 +33,9 @@ class Pauses(Protocol):
 
 
 class Discovery:
-    """`pci_gpus` counts NVIDIA display devices on the bus; `rescan` is in seconds."""
+    """`pci_gpus` counts NVIDIA display devices on the bus; `rescan` is in seconds. `refuse` is told
+    of a choice that does not fit the hardware.
+    """
 
     def __init__(
         self,
@@ -41,6 +46,8 @@ class Discovery:
         report: Callable[[str], None],
         failed: Callable[[NvmlError], None],
         rescan: float,
+        choices: Choices,
+        refuse: Callable[[ConfigError], None],
         pauses: Pauses,
         wakeup: Wakeup,
     ) -> None:
@@ -50,6 +57,8 @@ class Discovery:
         self._report = report
         self._tell_failure = failed
         self._rescan = rescan
+        self._choices = choices
+        self._refuse = refuse
         self._pauses = pauses
         self._wakeup = wakeup
         self._lost: tuple[str, ...] = ()
@@ -75,9 +84,17 @@ class Discovery:
                 f" (see dmesg){': ' + lost if lost else ''}"
             )
         self._tell_lost(snapshot)
-        inventory = build_inventory(snapshot)
+        known = self._hardware.inventory
+        snapshot = with_known_geometry(snapshot, known.gpus if known else {})
+        try:
+            inventory = build_inventory(snapshot, self._choices)
+            check_binding(inventory.boards, self._choices.binding)
+        except ConfigError as error:
+            # Only a human can mend it; a plugin that guesses would publish what nobody asked for.
+            self._refuse(error)
+            return self._failed(str(error))
         if self._hardware.found(inventory):
-            log.info("GPUs found", devices=list(inventory.devices))
+            self._tell_found(inventory)
         self._report("")
         self._pauses.reset()
         return self._rescan
@@ -87,6 +104,17 @@ class Discovery:
             log.error("GPUs cannot be read", reason=problem)
         self._report(problem)
         return self._pauses.next()
+
+    def _tell_found(self, inventory: Inventory) -> None:
+        modes = {uuid: assigned.mode.value for uuid, assigned in inventory.modes.items()}
+        log.info("GPUs found", modes=modes, devices=len(inventory.devices))
+        for uuid, assigned in inventory.modes.items():
+            if assigned.withheld_reason:
+                log.warning("GPU is withheld", gpu=uuid, reason=assigned.withheld_reason)
+        for rule in unmatched([*inventory.gpus.values()], self._choices.rules):
+            log.warning("rule fits no GPU of this node", rule=str(rule))
+        for uuid, reason in inventory.refused.items():
+            log.warning("GPU is published without partitions", gpu=uuid, reason=reason)
 
     def _tell_lost(self, snapshot: NodeSnapshot) -> None:
         lost = tuple(f"{each.where}: {each.reason}" for each in snapshot.lost)

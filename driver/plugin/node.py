@@ -31,11 +31,15 @@ class Identity:
 class Hardware:
     """The latest inventory, or why there is none yet."""
 
-    def __init__(self, *, on_change: Callable[[], None]) -> None:
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._inventory: Inventory | None = None
         self._problem = "the GPUs have not been read yet"
-        self._on_change = on_change
+        self._told: list[Callable[[], None]] = []
+
+    def subscribe(self, on_change: Callable[[], None]) -> None:
+        """Called, in the thread of discovery, when the inventory is another one."""
+        self._told.append(on_change)
 
     @property
     def inventory(self) -> Inventory | None:
@@ -54,7 +58,8 @@ class Hardware:
             changed = inventory != self._inventory
             self._inventory, self._problem = inventory, ""
         if changed:
-            self._on_change()
+            for on_change in self._told:
+                on_change()
         return changed
 
     def failed(self, problem: str) -> bool:

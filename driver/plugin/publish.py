@@ -1,7 +1,7 @@
 """Keeps the node's slices as they should be: level-triggered, in as few writes as possible.
 
-Wakes up when the hardware or a slice changed (ours or by others: the kubelet deletes all slices of
-a node when it starts), and now and then in any case. Then: wanted pool, stored slices, difference,
+Wakes up when the hardware, a slice or an allocation changed (the kubelet deletes all slices of a
+node when it starts), and now and then in any case. Then: live state, wanted pool, difference,
 writes. A restart with nothing changed writes nothing.
 
 No failure ends the process: prepared claims need the kubelet's socket more than the API needs us.
@@ -10,17 +10,24 @@ No failure ends the process: prepared claims need the kubelet's socket more than
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection
+import time
+from collections.abc import Callable, Collection, Mapping
 from typing import Final, Protocol
 
 from api.resource.codec import NodeOwner, StoredSlice, decode_stored, encode_slice
-from api.resource.types import Device, Pool
+from api.resource.types import Pool
+from driver.core.choices import Choices
 from driver.core.diff import Delete, Put, Write, plan_writes
-from driver.core.errors import ContractError, KubeError, KubeInvalid, KubeNotFound
-from driver.core.ids import DeviceName
+from driver.core.errors import ContractError, KubeConflict, KubeError, KubeInvalid, KubeNotFound
+from driver.core.ids import ClaimUID, DeviceName, SliceName
 from driver.core.inventory import Inventory
-from driver.core.pools import build_pool
+from driver.core.ledger import Entry
+from driver.core.live import find_foreign, live_state, withholding_taints
+from driver.core.occupancy import NOTHING, Live
+from driver.core.pools import Kept, build_pool
+from driver.core.reorder import settle, was_choice
 from driver.observe.logs import Log
+from driver.plugin.allocations import Allocations
 from driver.plugin.discover import Pauses
 from driver.plugin.node import Hardware, Identity
 from driver.plugin.served import Served, ServedVersion
@@ -32,6 +39,8 @@ log = Log(__name__)
 
 _FIRST_LIST: Final = 1.0
 """Seconds; longer would hold up the end of the process."""
+_DEBOUNCE: Final = 0.1
+"""Seconds from an allocation to the order that follows it: a pod's claims come together."""
 
 
 class SliceMetrics(Protocol):
@@ -39,11 +48,14 @@ class SliceMetrics(Protocol):
 
     def set_published_devices(self, count: int) -> None: ...
 
+    def allocated(self, *, as_chosen: bool) -> None: ...
+
 
 class Publisher:
-    """`follow` makes the reflector of our slices once the API version is known, and runs it.
+    """`follow` makes the reflector of our slices once the API version is known, and runs it; and
+    that of claims, where the order follows allocations.
 
-    `resync`: seconds between looks without a cause. `in_use`: devices that the ledger holds.
+    `resync`: seconds between looks without a cause. `entries`: what the ledger holds.
     """
 
     def __init__(
@@ -53,32 +65,58 @@ class Publisher:
         hardware: Hardware,
         api: KubeApi,
         served: ServedVersion,
-        follow: Callable[[Served, Callable[[], None]], Reflector],
-        in_use: Callable[[], Collection[DeviceName]],
+        choices: Choices,
+        follow: Callable[[Served], Reflector],
+        allocations: Allocations,
+        entries: Callable[[], Mapping[ClaimUID, Entry]],
         report: Callable[[str], None],
         metrics: SliceMetrics,
         resync: float,
         pauses: Pauses,
         wakeup: Wakeup,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._identity = identity
         self._hardware = hardware
         self._api = api
         self._served = served
+        self._choices = choices
         self._follow = follow
-        self._in_use = in_use
+        self._allocations = allocations
+        self._entries = entries
         self._report = report
         self._metrics = metrics
         self._resync = resync
         self._pauses = pauses
         self._wakeup = wakeup
+        self._clock = clock
         self._reflector: Reflector | None = None
         self._owner: NodeOwner | None = None
         self._problem = ""
+        self._live: Live | None = None
+        self._settles_at: float | None = None
+
+    def changed(self) -> None:
+        """Hardware or slices are not as they were: look at once."""
+        self._settles_at = None
+        self._wakeup.wake()
+
+    def allocated(self) -> None:
+        """Claims took or gave back devices: look when the burst is over."""
+        if self._settles_at is None:
+            self._settles_at = self._clock() + _DEBOUNCE
+        self._wakeup.wake()
 
     def run(self, stop: threading.Event) -> None:
+        pause: float | None = 0
         while not stop.is_set():
-            self._wakeup.wait(self.look())
+            self._wakeup.wait(pause)
+            settles_at = self._settles_at
+            if settles_at is not None and (rest := settles_at - self._clock()) > 0:
+                pause = rest
+                continue
+            self._settles_at = None
+            pause = self.look()
 
     def look(self) -> float | None:
         """One reconciliation; seconds until the next one is due, None: when something happens."""
@@ -89,13 +127,17 @@ class Publisher:
         except KubeInvalid as error:
             # The same object will be refused again; another try only when something changes.
             return self._failed(str(error), self._resync)
+        except KubeConflict as error:
+            # Somebody wrote in between: no failure, the watch tells what.
+            log.info("slice was written by another", reason=str(error))
+            return self._pauses.next()
         except KubeError as error:
             return self._failed(str(error), self._pauses.next())
-        if not done:
+        if done is None:
             return None if self._hardware.inventory is None else 0
         self._failed("", 0)
         self._pauses.reset()
-        return self._resync
+        return done
 
     def _failed(self, problem: str, pause: float) -> float:
         if problem and problem != self._problem:
@@ -104,31 +146,72 @@ class Publisher:
         self._report(problem)
         return pause
 
-    def _reconcile(self) -> bool:
-        """False: too early. Hardware wakes us when it is there; the first list we wait for."""
+    def _reconcile(self) -> float | None:
+        """Seconds until the next look. None: too early; hardware wakes us when it is there, and the
+        first lists we wait for.
+        """
         served = self._served.get()
         if self._reflector is None:
-            self._reflector = self._follow(served, self._wakeup.wake)
+            self._reflector = self._follow(served)
         inventory = self._hardware.inventory
         if inventory is None or not self._reflector.wait_synced(_FIRST_LIST):
-            return False
+            return None
+        if self._choices.follow and not self._allocations.wait_synced(_FIRST_LIST):
+            return None
         stored = [decode_stored(obj) for obj in self._reflector.snapshot()]
-        pool = self._wanted(inventory, stored)
+        pool, pause = self._wanted(inventory, stored)
         writes = self._plan(pool, stored)
         for write in writes:
             self._execute(write, pool, served)
         if writes:
             log.info("slices published", pool=pool.name, writes=len(writes))
         self._metrics.set_published_devices(sum(len(s.devices) for s in pool.slices))
-        return True
+        return pause
 
-    def _wanted(self, inventory: Inventory, stored: Collection[StoredSlice]) -> Pool:
-        return build_pool(
+    def _wanted(self, inventory: Inventory, stored: Collection[StoredSlice]) -> tuple[Pool, float]:
+        """The pool to publish, and seconds until it should be looked at again."""
+        entries = self._entries()
+        foreign = find_foreign(inventory, entries.values())
+        live = NOTHING
+        behind = 0
+        if self._choices.follow:
+            news = self._allocations.take_new()
+            behind = self._judge(inventory, news)
+            live = live_state(inventory, self._allocations.devices(), entries.values(), foreign)
+            self._live = live
+        in_use = {
+            h.device
+            for e in entries.values()
+            for h in e.holdings
+            if e.boot_id == self._identity.boot_id
+        }
+        fresh = build_pool(
             inventory,
             driver=self._identity.driver,
             node=self._identity.node,
-            kept=kept_devices(stored, in_use=self._in_use()),
+            live=live,
+            choices=self._choices,
+            kept=kept_devices(stored, in_use=in_use | self._allocations.devices()),
+            taints=withholding_taints(
+                inventory, live, foreign, self._choices, driver=self._identity.driver
+            ),
         )
+        if not self._choices.follow:
+            return fresh, self._resync
+        pool = settle(fresh, stored, inventory, live, self._choices, behind=behind)
+        # After a burst the static order stands; the true one follows when it is quiet.
+        return pool, self._resync if behind == 0 else _DEBOUNCE
+
+    def _judge(self, inventory: Inventory, news: Collection[tuple[DeviceName, ...]]) -> int:
+        """Counts how many allocations were the policy's choice; how many events there were, but
+        for those that we have followed one by one.
+        """
+        live = self._live
+        for devices in news:
+            if devices and live is not None:
+                chosen, live = was_choice(inventory, live, devices, self._choices)
+                self._metrics.allocated(as_chosen=chosen)
+        return len(news) if self._live is not None and len(news) > 1 else 0
 
     def _plan(self, pool: Pool, stored: Collection[StoredSlice]) -> list[Write]:
         """The Node is read again before anything is written: it may have been made anew."""
@@ -175,12 +258,25 @@ class Publisher:
 
 def kept_devices(
     stored: Collection[StoredSlice], *, in_use: Collection[DeviceName]
-) -> tuple[Device, ...]:
-    """What is published now and held by a claim here; it must not vanish with its GPU."""
+) -> tuple[Kept, ...]:
+    """What is published now and held by a claim; it must not vanish with its GPU."""
+    counters = {
+        c.name: (SliceName(s.name), c)
+        for s in stored
+        if s.content is not None
+        for c in s.content.counter_sets
+    }
     return tuple(
-        device
+        Kept(
+            slice=SliceName(each.name),
+            position=position,
+            device=device,
+            counters=tuple(
+                counters[c.counter_set] for c in device.consumes if c.counter_set in counters
+            ),
+        )
         for each in stored
         if each.content is not None
-        for device in each.content.devices
+        for position, device in enumerate(each.content.devices)
         if device.name in in_use
     )

@@ -6,27 +6,28 @@ and the life of the process can be read without it.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from driver.config.settings import PluginSettings
+from driver.core.choices import Choices
 from driver.core.errors import NvmlError
-from driver.core.ids import DeviceName
+from driver.core.ids import ClaimUID
+from driver.core.ledger import Entry
 from driver.core.snapshot import PciAddress
 from driver.kube.backoff import Backoff
 from driver.kube.reflector import Reflector
 from driver.kube.watching import Query
-from driver.nvml import NvmlLibrary
 from driver.observe.health import Readiness
 from driver.observe.metrics import Metrics
+from driver.plugin.allocations import Allocations, trim
 from driver.plugin.discover import Discovery
 from driver.plugin.node import Hardware, Identity
 from driver.plugin.publish import Publisher
 from driver.plugin.served import Served, ServedVersion
-from driver.plugin.supervise import Supervisor, Wakeup
+from driver.plugin.supervise import Supervisor
 from driver.ports.kube import KubeApi
-from driver.ports.state import Ledger
+from driver.ports.nvml import GpuLibrary
 from driver.state import sysfs
 
 GPUS: Final = "gpus"
@@ -60,9 +61,23 @@ def reporter(readiness: Readiness, condition: str) -> Callable[[str], None]:
     return report
 
 
+def choices(settings: PluginSettings) -> Choices:
+    return Choices(
+        rules=settings.rules,
+        profiles=settings.profiles,
+        policy=settings.policy,
+        follow=settings.rerank == "dynamic",
+        lean=settings.partition_attributes == "lean",
+        min_whole_gpus=settings.min_whole_gpus,
+        binding=settings.binding,
+    )
+
+
 def discovery(
     settings: PluginSettings,
     supervisor: Supervisor,
+    *,
+    library: GpuLibrary,
     hardware: Hardware,
     readiness: Readiness,
     metrics: Metrics,
@@ -71,16 +86,14 @@ def discovery(
         metrics.nvml_failed(error.call, error.code)
 
     return Discovery(
-        NvmlLibrary(
-            driver_root=settings.driver_root,
-            topology=Topology(settings),
-            library=settings.nvml_library,
-        ),
+        library,
         hardware,
         pci_gpus=lambda: len(sysfs.pci_gpus(settings.sys_root)),
         report=reporter(readiness, GPUS),
         failed=failed,
         rescan=settings.rescan_seconds,
+        choices=choices(settings),
+        refuse=supervisor.fail,
         pauses=Backoff(base=0.5, cap=30.0),
         wakeup=supervisor.wakeup(),
     )
@@ -94,46 +107,47 @@ def publisher(
     hardware: Hardware,
     api: KubeApi,
     served: ServedVersion,
-    in_use: Callable[[], Collection[DeviceName]],
+    entries: Callable[[], Mapping[ClaimUID, Entry]],
     readiness: Readiness,
     metrics: Metrics,
-    wakeup: Wakeup,
 ) -> Publisher:
-    def follow(version: Served, wake: Callable[[], None]) -> Reflector:
+    """Woken by its reflectors, and by whoever calls `changed`."""
+    chosen = choices(settings)
+    allocations = Allocations()
+
+    def follow(version: Served) -> Reflector:
         fields = f"spec.driver={identity.driver},spec.nodeName={identity.node}"
-        reflector = Reflector(
+        slices = Reflector(
             api,
             Query(resource=version.slices, fields=fields),
             listed=lambda: metrics.relisted(version.slices.plural),
         )
-        reflector.subscribe(lambda _change: wake())
+        slices.subscribe(lambda _change: made.changed())
+        supervisor.start("slice reflector", slices.run)
+        if chosen.follow:
+            claims = Reflector(
+                api,
+                Query(resource=version.claims),
+                listed=lambda: metrics.relisted(version.claims.plural),
+                keep=lambda obj: trim(obj, driver=identity.driver, pool=identity.pool),
+            )
+            allocations.follow(claims, on_change=made.allocated)
+            supervisor.start("claim reflector", claims.run)
+        return slices
 
-        def run(stop: threading.Event) -> None:
-            reflector.run(stop)
-
-        supervisor.start("reflector", run)
-        return reflector
-
-    return Publisher(
+    made = Publisher(
         identity=identity,
         hardware=hardware,
         api=api,
         served=served,
+        choices=chosen,
         follow=follow,
-        in_use=in_use,
+        allocations=allocations,
+        entries=entries,
         report=reporter(readiness, SLICES),
         metrics=metrics,
         resync=settings.resync_seconds,
         pauses=Backoff(base=0.5, cap=30.0),
-        wakeup=wakeup,
+        wakeup=supervisor.wakeup(),
     )
-
-
-def in_use(ledger: Ledger, identity: Identity) -> frozenset[DeviceName]:
-    """Devices that a container of this boot may be using."""
-    return frozenset(
-        holding.device
-        for entry in ledger.entries().values()
-        if entry.boot_id == identity.boot_id
-        for holding in entry.holdings
-    )
+    return made

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 from driver.core.cdi import DriverFiles, JsonValue
 from driver.core.ids import ClaimUID
-from driver.core.ledger import Entry
+from driver.core.ledger import Entry, Made
 from driver.core.snapshot import GpuFacts
 
 
@@ -37,9 +38,19 @@ class CdiStore(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionAt:
+    """Where the capability files of a partition are: `minor` is its GPU's."""
+
+    minor: int
+    made: Made
+
+
 class DriverRoot(Protocol):
     """The NVIDIA driver's files as they are now."""
 
-    def files(self, gpus: tuple[GpuFacts, ...]) -> DriverFiles:
+    def files(
+        self, gpus: tuple[GpuFacts, ...], partitions: tuple[PartitionAt, ...] = ()
+    ) -> DriverFiles:
         """StateError names what is missing: an incomplete CDI spec is an error, never a file."""
         ...

@@ -21,6 +21,8 @@ from typing import Final
 from driver.core.cdi import DeviceNode, DriverFiles
 from driver.core.errors import StateError
 from driver.core.snapshot import GpuFacts
+from driver.ports.state import PartitionAt
+from driver.state.capabilities import capability_nodes
 from driver.state.libraries import LIBRARY_FOLDERS, Libraries
 
 _CONTROL: Final = "nvidiactl"
@@ -43,6 +45,7 @@ class Roots:
     host_root: Path = Path("/")
     dev: Path = Path("/dev")
     host_dev: Path = Path("/dev")
+    proc: Path = Path("/proc")
 
 
 class DriverTree:
@@ -64,7 +67,9 @@ class DriverTree:
             container_folders=container_folders,
         )
 
-    def files(self, gpus: tuple[GpuFacts, ...]) -> DriverFiles:
+    def files(
+        self, gpus: tuple[GpuFacts, ...], partitions: tuple[PartitionAt, ...] = ()
+    ) -> DriverFiles:
         found = self._libraries.find()
         missing = [name for name in self._required if name not in found.names]
         if missing:
@@ -79,6 +84,16 @@ class DriverTree:
             gpus={gpu.uuid: _gpu_node(dev, host_dev, gpu) for gpu in gpus},
             control=tuple(_node(dev, host_dev, name) for name in (*_SHARED, *optional)),
             mounts=found.mounts,
+            capabilities={
+                each.made.uuid: capability_nodes(
+                    self._roots.proc,
+                    host_dev,
+                    minor=each.minor,
+                    gi=each.made.instance,
+                    ci=each.made.compute,
+                )
+                for each in partitions
+            },
         )
 
     def _dev(self) -> tuple[Path, Path]:

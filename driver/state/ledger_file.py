@@ -17,13 +17,13 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict
-from typing import Final
+from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from driver.core.errors import StateDamaged, StateTooNew
 from driver.core.ids import CdiId, ClaimUID, DeviceName, GpuUuid, PoolName
-from driver.core.ledger import Entry, Holding
+from driver.core.ledger import Entry, Holding, Made, Phase, Slot
 
 FORMAT: Final = "tessera-ledger"
 VERSION: Final = 1
@@ -38,6 +38,33 @@ class _Header(BaseModel):
     node: str
 
 
+class _Made(BaseModel):
+    model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
+
+    instance: int
+    compute: int
+    uuid: str
+
+
+class _Slot(BaseModel):
+    model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
+
+    profile: str
+    start: int
+    size: int
+    ours: bool
+    made: _Made | None = None
+
+    def value(self) -> Slot:
+        return Slot(
+            profile=self.profile,
+            start=self.start,
+            size=self.size,
+            ours=self.ours,
+            made=Made(**self.made.model_dump()) if self.made else None,
+        )
+
+
 class _Holding(BaseModel):
     model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
 
@@ -48,6 +75,7 @@ class _Holding(BaseModel):
     cdi_id: str
     admin_access: bool = False
     share_id: str | None = None
+    slot: _Slot | None = None
 
     def value(self) -> Holding:
         return Holding(
@@ -58,6 +86,7 @@ class _Holding(BaseModel):
             cdi_id=CdiId(self.cdi_id),
             admin_access=self.admin_access,
             share_id=self.share_id,
+            slot=self.slot.value() if self.slot else None,
         )
 
 
@@ -69,6 +98,7 @@ class _Body(BaseModel):
     name: str
     boot_id: str
     holdings: tuple[_Holding, ...]
+    phase: Literal["started", "completed"] = "completed"
 
     def value(self) -> Entry:
         return Entry(
@@ -77,6 +107,7 @@ class _Body(BaseModel):
             name=self.name,
             boot_id=self.boot_id,
             holdings=tuple(h.value() for h in self.holdings),
+            phase=Phase(self.phase),
         )
 
 

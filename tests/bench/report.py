@@ -14,18 +14,23 @@ REPO: Final = Path(__file__).resolve().parents[2]
 OUT: Final = REPO / "build" / "bench"
 
 
+AT_MOST: Final = "<="
+AT_LEAST: Final = ">="
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """`goal` is an upper limit. `detail` is for the reader, not for comparison."""
+    """`sense` says on which side of `goal` is good. `detail` is for the reader, not compared."""
 
     value: float
     goal: float
     unit: str
     detail: str = ""
+    sense: str = AT_MOST
 
     @property
     def holds(self) -> bool:
-        return self.value <= self.goal
+        return self.value >= self.goal if self.sense == AT_LEAST else self.value <= self.goal
 
 
 def write(target: str, results: dict[str, Result]) -> Path:
@@ -46,10 +51,15 @@ def write(target: str, results: dict[str, Result]) -> Path:
     for name, r in results.items():
         verdict = "holds" if r.holds else "MISSED"
         print(
-            f"{name.ljust(width)}  {r.value:8.2f} {r.unit:6}  goal <= {r.goal:g}"
+            f"{name.ljust(width)}  {r.value:8.{_digits(r)}f} {r.unit:6}  goal {r.sense} {r.goal:g}"
             f"  {verdict:6}  {r.detail}"
         )
     return path
+
+
+def _digits(result: Result) -> int:
+    """Shares need one digit more than times do."""
+    return 2 if result.unit else 4
 
 
 def machine() -> dict[str, Any]:

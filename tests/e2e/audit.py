@@ -24,12 +24,15 @@ def position() -> int:
 
 
 def writes(since: int) -> list[Write]:
-    """Accepted or not, by any of the plugin's pods."""
+    """Of slices, accepted or not, by any of the plugin's pods. The status of a claim that is
+    prepared is another thing: it is written once for each.
+    """
     found = []
     for line in _lines()[since:]:
         event = json.loads(line)
-        if event["user"]["username"] == _USER and event["verb"] not in _READS:
-            reference = event.get("objectRef", {})
+        reference = event.get("objectRef", {})
+        own = event["user"]["username"] == _USER and event["verb"] not in _READS
+        if own and reference.get("resource") == "resourceslices":
             found.append(
                 Write(
                     verb=event["verb"],

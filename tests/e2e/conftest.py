@@ -22,20 +22,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(300))
 
 
-@pytest.fixture(scope="session", autouse=True)
-def installed() -> None:
+def install(*settings: str) -> None:
     """`helm upgrade --install`, as an administrator would; a new image is a new pod."""
     repository, tag = IMAGE.rsplit(":", 1)
     digest = run("docker", "image", "inspect", "--format", "{{.Id}}", IMAGE).strip()
+    chosen = (f"image.repository={repository}", f"image.tag={tag}", *settings)
     run(
         "helm", "upgrade", "--install", "tessera", "charts/tessera",
         "--namespace", NAMESPACE, "--create-namespace",
         "--values", str(VALUES),
-        "--set", f"image.repository={repository}", "--set", f"image.tag={tag}",
+        *(word for setting in chosen for word in ("--set", setting)),
         "--set-string", f"plugin.podAnnotations.image={digest}",
         "--wait", "--timeout", "180s",
         timeout=240,
     )  # fmt: skip
+    # A DaemonSet's update is awaited too: `--wait` is content while old pods are still ready.
+    kubectl("rollout", "status", "daemonset", "-n", NAMESPACE, "tessera-plugin", "--timeout=120s")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def installed() -> None:
+    install()
 
 
 @pytest.fixture(autouse=True)

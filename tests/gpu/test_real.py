@@ -138,7 +138,8 @@ def transcript(library: Path) -> dict[str, Any]:
 
 
 def asked_by_the_adapter() -> set[str]:
-    source = (REPOSITORY / "driver/nvml/snapshot.py").read_text()
+    modules = sorted((REPOSITORY / "driver/nvml").glob("*.py"))
+    source = "\n".join(module.read_text() for module in modules)
     return set(re.findall(r'"(nvml\w+)"', source))
 
 

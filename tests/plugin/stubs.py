@@ -11,6 +11,7 @@ from driver.core.ids import ClaimUID, GpuUuid
 from driver.core.ledger import Entry
 from driver.core.snapshot import DriverFacts, GpuFacts, MigState, NodeSnapshot, PciAddress
 from driver.ports.kube import JsonObject, Resource
+from driver.ports.state import PartitionAt
 
 DRIVER, NODE, POOL = "gpu.tessera.dev", "node-1", "node-1/tessera"
 
@@ -97,7 +98,9 @@ class Root:
 
     missing: str = ""
 
-    def files(self, gpus: tuple[GpuFacts, ...]) -> DriverFiles:
+    def files(
+        self, gpus: tuple[GpuFacts, ...], partitions: tuple[PartitionAt, ...] = ()
+    ) -> DriverFiles:
         if self.missing:
             raise StateError(self.missing)
         nodes = {
@@ -117,7 +120,13 @@ class Root:
             gpus=nodes,
             control=(control,),
             mounts=(Mount(host_path=library, container_path=library),),
+            capabilities={p.made.uuid: (_capability(p.made.instance),) for p in partitions},
         )
+
+
+def _capability(number: int) -> DeviceNode:
+    path = f"/dev/nvidia-caps/nvidia-cap{number}"
+    return DeviceNode(path=path, host_path=path, major=511, minor=number)
 
 
 @dataclass

@@ -10,10 +10,13 @@ from driver.core.errors import KubeUnavailable
 from driver.core.ids import ClaimUID
 from driver.core.inventory import build_inventory
 from driver.plugin.claims import Claims
+from driver.plugin.gpu_locks import GpuLocks
 from driver.plugin.node import Hardware, Identity
+from driver.plugin.partitions import Partitions
 from driver.plugin.served import ServedVersion
 from driver.ports.kube import JsonObject, KubeApi
 from driver.ports.kubelet import ClaimRef, Failure, PrepareAnswer
+from tests.plugin.mig import MemoryMig
 from tests.plugin.stubs import (
     DRIVER,
     NODE,
@@ -36,7 +39,8 @@ class Node:
         self.ledger: MemoryLedger = of.ledger if of else MemoryLedger()
         self.cdi: MemoryCdi = of.cdi if of else MemoryCdi()
         self.root = Root()
-        self.hardware = Hardware(on_change=lambda: None)
+        self.mig = MemoryMig()
+        self.hardware = Hardware()
         self.hardware.found(build_inventory(snapshot(2)))
         self.claims = Claims(
             identity=Identity(driver=DRIVER, node=NODE, boot_id=boot),
@@ -46,6 +50,8 @@ class Node:
             ledger=self.ledger,
             cdi=self.cdi,
             driver_root=self.root,
+            partitions=Partitions(self.mig, wait=lambda _: None),
+            locks=GpuLocks(),
         )
 
     def add(self, obj: JsonObject) -> ClaimRef:
@@ -193,7 +199,7 @@ def test_a_claim_of_an_earlier_boot_blocks_nobody() -> None:
 
 def test_without_hardware_the_reason_is_told() -> None:
     node = Node()
-    node.claims._hardware = hardware = Hardware(on_change=lambda: None)
+    node.claims._hardware = hardware = Hardware()
     hardware.failed("the NVIDIA kernel driver is not loaded")
     assert "the NVIDIA kernel driver is not loaded" in node.error(node.add(claim("a", device(0))))
 

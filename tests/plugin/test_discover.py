@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+import pytest
+
+from driver.core.choices import Choices
 from driver.core.errors import DriverNotLoaded
 from driver.core.snapshot import LostGpu, NodeSnapshot
 from driver.plugin.discover import Discovery
@@ -43,7 +46,8 @@ def discovery(
     def changed() -> None:
         seen.changes += 1
 
-    hardware = Hardware(on_change=changed)
+    hardware = Hardware()
+    hardware.subscribe(changed)
     made = Discovery(
         library,
         hardware,
@@ -51,6 +55,8 @@ def discovery(
         report=seen.reports.append,
         failed=lambda _: None,
         rescan=60.0,
+        choices=Choices(),
+        refuse=lambda error: pytest.fail(str(error)),
         pauses=Steps(),
         wakeup=Wakeup(),
     )

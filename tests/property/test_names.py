@@ -3,8 +3,8 @@
 from hypothesis import given, strategies as st
 
 from api.resource.limits import is_label, is_semver, is_subdomain
+from driver.core.devices import clamp, semantic_version
 from driver.core.ids import GpuUuid
-from driver.core.inventory import clamp, semantic_version
 from driver.core.names import gpu_device_names, pool_name, slice_name
 from tests.property.strategies import NODE_NAMES, UUIDS
 

@@ -7,9 +7,10 @@ from hypothesis import given, settings, strategies as st
 
 from api.resource.codec import NodeOwner, encode_slice
 from api.resource.limits import problems
-from api.resource.types import Device, Pool
+from api.resource.types import Pool
+from driver.core.ids import SliceName
 from driver.core.inventory import build_inventory
-from driver.core.pools import build_pool
+from driver.core.pools import Kept, build_pool
 from driver.core.snapshot import DriverFacts, NodeSnapshot
 from tests.property.strategies import DRIVER, NODE, SNAPSHOTS, numbered_gpu
 
@@ -19,7 +20,7 @@ FULL = NodeSnapshot(
 )
 
 
-def pool_of(snapshot: NodeSnapshot, kept: tuple[Device, ...] = ()) -> Pool:
+def pool_of(snapshot: NodeSnapshot, kept: tuple[Kept, ...] = ()) -> Pool:
     return build_pool(build_inventory(snapshot), driver=DRIVER, node=NODE, kept=kept)
 
 
@@ -48,11 +49,15 @@ def test_any_node_gives_a_legal_pool_and_the_same_bytes_in_any_order_of_finding(
 def test_up_to_130_gpus_are_offered_once_each_and_lost_ones_in_use_stay(count, in_use, random):
     gpus = tuple(random.sample(FULL.gpus, len(FULL.gpus)))
     before = pool_of(FULL)
-    kept = tuple(d for s in before.slices for d in s.devices)[:in_use]
+    kept = tuple(
+        Kept(slice=SliceName(s.name), position=i, device=d)
+        for s in before.slices
+        for i, d in enumerate(s.devices)
+    )[:in_use]
     pool = pool_of(replace(FULL, gpus=gpus[:count]), kept)
     assert list(problems(pool)) == []
     assert all(len(s.devices) <= 64 for s in pool.slices)
-    assert len(pool.slices) == max(1, -(-len(names(pool)) // 64))
     found = {f"gpu-{g.index:08x}" for g in gpus[:count]}
-    assert sorted(names(pool)) == sorted(found | {d.name for d in kept})
-    assert names(pool) == [name for name in names(before) if name in names(pool)]
+    assert sorted(names(pool)) == sorted(found | {k.device.name for k in kept})
+    offered = [name for name in names(pool) if name in found]
+    assert offered == [name for name in names(before) if name in found]

@@ -146,7 +146,7 @@ def test_a_leftover_of_an_earlier_generation_is_only_deleted():
 
 def test_a_node_that_was_created_again_becomes_the_owner_of_all_slices():
     before = [replace(s, owner=replace(OWNER, uid="old-node")) for s in AT_5]
-    assert plan(ABC, *before) == ["replace a at 6", "replace b at 6", "replace c at 6"]
+    assert plan(ABC, *before) == ["replace a at 5", "replace b at 5", "replace c at 5"]
     assert plan(pool(A), stored(A, count=1, owner=None)) == ["replace a at 5"]
 
 

@@ -3,7 +3,8 @@
 import pytest
 
 from api.resource.types import Number, Text, Version
-from driver.core.inventory import build_inventory, clamp, describe, semantic_version
+from driver.core.devices import clamp, describe, semantic_version
+from driver.core.inventory import build_inventory
 from driver.core.snapshot import DriverFacts, MigState, PciAddress
 from tests.unit.core.given import FACTS, gpu, snapshot, uuid
 

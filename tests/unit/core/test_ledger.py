@@ -7,7 +7,7 @@ import pytest
 from driver.core.claims import Intent, Wanted
 from driver.core.ids import ClaimUID
 from driver.core.inventory import build_inventory
-from driver.core.ledger import Entry, Holding, conflict, entry_for
+from driver.core.ledger import Entry, Holding, Phase, conflict, entry_for
 from tests.unit.core.given import POOL, gpu, snapshot, uuid
 
 ONE, TWO = build_inventory(snapshot(gpu(1), gpu(2))).devices.values()
@@ -43,6 +43,7 @@ def test_an_entry_holds_all_that_taking_back_needs():
                 share_id="s1",
             ),
         ),
+        phase=Phase.STARTED,
     )
 
 

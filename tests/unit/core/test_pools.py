@@ -8,13 +8,17 @@ from api.resource.limits import problems
 from api.resource.types import Device, Taint, TaintEffect
 from driver.core.errors import ContractError
 from driver.core.inventory import build_inventory
-from driver.core.pools import build_pool
+from driver.core.pools import Kept, build_pool
 from tests.unit.core.given import DRIVER, NODE, POOL, gpu, snapshot
 
 
 def pool_of(count, *kept, node=NODE, driver=DRIVER):
     inventory = build_inventory(snapshot(*(gpu(n) for n in range(count))))
     return build_pool(inventory, driver=driver, node=node, kept=kept)
+
+
+def kept(device, position=0, what="node-1-gpu.tessera.dev-00-gpus"):
+    return Kept(slice=what, position=position, device=device)
 
 
 def layout(pool):
@@ -45,26 +49,21 @@ def test_a_device_in_use_that_is_gone_stays_as_it_was_and_where_it_was():
     fault = Taint(key="gpu.tessera.dev/fault", value="lost", effect=TaintEffect.NO_SCHEDULE)
     before = pool_of(3)
     lost = replace(before.slices[0].devices[1], taints=(fault,))
-    found = [gpu(0), gpu(2)]
-    pool = build_pool(
-        build_inventory(snapshot(*found)), driver=DRIVER, node=NODE, kept=[lost, lost]
-    )
+    stood = kept(lost, position=1)
+    found = build_inventory(snapshot(gpu(0), gpu(2)))
+    pool = build_pool(found, driver=DRIVER, node=NODE, kept=[stood, stood])
     assert layout(pool) == layout(before) == [["gpu-00000002", "gpu-00000001", "gpu-00000000"]]
     assert pool.slices[0].devices[1] == lost
 
 
-def test_a_kept_device_without_an_address_comes_last():
-    assert layout(pool_of(1, Device(name="gpu-beef"))) == [["gpu-00000000", "gpu-beef"]]
-
-
 def test_a_device_that_is_kept_and_found_is_published_as_found():
     stale = Device(name="gpu-00000000", capacity=(("memory", 1),))
-    assert pool_of(1, stale) == pool_of(1)
+    assert pool_of(1, kept(stale)) == pool_of(1)
 
 
 def test_a_pool_that_breaks_the_api_is_refused_with_every_rule_that_it_breaks():
     with pytest.raises(ContractError, match="pool node-1/tessera is not published") as refusal:
-        pool_of(1, Device(name="GPU_0"), driver="Tessera")
+        pool_of(1, kept(Device(name="GPU_0")), driver="Tessera")
     assert "device name 'GPU_0' is not a DNS label" in str(refusal.value)
     assert "driver name 'Tessera'" in str(refusal.value)
 

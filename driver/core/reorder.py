@@ -1,0 +1,97 @@
+"""Which order to publish now: the fresh one only where the published one misleads the scheduler.
+
+Why it exists: between the policy's order and a write stands the question whether it is worth one.
+The set of devices is not this module's business; `diff.py` writes what comes out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+
+from api.resource.codec import StoredSlice
+from api.resource.types import Device, Pool, Slice
+from driver.core.choices import Choices
+from driver.core.ids import DeviceName
+from driver.core.inventory import Inventory
+from driver.core.layout import SlicePlan, lay_out
+from driver.core.names import slice_name
+from driver.core.occupancy import NOTHING, Live, Partition, Whole
+from driver.core.packing import WHOLE, make_order
+from driver.core.rerank import rerank
+
+
+def settle(
+    fresh: Pool,
+    stored: Iterable[StoredSlice],
+    inventory: Inventory,
+    live: Live,
+    choices: Choices,
+    *,
+    behind: int = 0,
+) -> Pool:
+    """`fresh`, but with the stored order wherever that still leads to the policy's choice.
+
+    `behind` as in `rerank`. A slice whose devices are not those of `fresh` is taken as fresh.
+    """
+    published = {s.name: s.content.devices for s in stored if s.content is not None}
+    stale = _stale(fresh, published, inventory, live, choices, behind)
+    return replace(
+        fresh,
+        slices=tuple(
+            s if s.name in stale else _as_published(s, published.get(s.name, ()))
+            for s in fresh.slices
+        ),
+    )
+
+
+def _stale(
+    fresh: Pool,
+    published: dict[str, tuple[Device, ...]],
+    inventory: Inventory,
+    live: Live,
+    choices: Choices,
+    behind: int,
+) -> Collection[str]:
+    named = inventory.named()
+    refs = {name: ref for ref, name in named.items()}
+    plans, names = [], {}
+    layout = lay_out(inventory.boards, make_order(inventory.boards, NOTHING, choices.policy))
+    for position, plan in enumerate(layout):
+        name = slice_name(fresh.node, fresh.driver, position, plan.what)
+        names[plan.what] = name
+        devices = [DeviceName(d.name) for d in published.get(name, ())]
+        plans.append(
+            SlicePlan(what=plan.what, devices=tuple(refs[d] for d in devices if d in refs))
+        )
+    plans_to_write = rerank(plans, inventory.boards, live, choices.policy, behind=behind)
+    return {names[plan.what] for plan in plans_to_write}
+
+
+def _as_published(wanted: Slice, devices: tuple[Device, ...]) -> Slice:
+    """The wanted devices in the published order, where they are the same ones."""
+    by_name = {d.name: d for d in wanted.devices}
+    if len(devices) != len(by_name) or {d.name for d in devices} != by_name.keys():
+        return wanted
+    return replace(wanted, devices=tuple(by_name[d.name] for d in devices))
+
+
+def was_choice(
+    inventory: Inventory, live: Live, allocated: Iterable[DeviceName], choices: Choices
+) -> tuple[bool, Live]:
+    """Whether a claim got what the policy would take in the state before it; the state after it."""
+    chosen = True
+    for name in allocated:
+        device = inventory.devices.get(name)
+        if device is None or device.gpu.uuid not in {b.uuid for b in inventory.boards}:
+            continue
+        order = make_order(inventory.boards, live, choices.policy)
+        match device.ref:
+            case Partition() as ref:
+                ranked = order.profiles.get(ref.profile)
+                chosen = chosen and ranked is not None and ranked.feasible[:1] == (ref,)
+                live = replace(live, partitions=live.partitions | {ref})
+            case Whole() as ref:
+                chosen = chosen and order.ranked(WHOLE).feasible[:1] == (ref,)
+                live = replace(live, whole=live.whole | {ref.gpu})
+    return chosen, live

@@ -1,0 +1,37 @@
+"""The flags of `tessera plan`. Nothing heavy is imported here."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from typing import Final
+
+from driver.config.settings import PluginSettings
+
+_DRIVER: Final[str] = PluginSettings.model_fields["driver_name"].default
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--slices",
+        metavar="FILE",
+        help="output of `kubectl get resourceslices -o json`; - is standard input",
+    )
+    parser.add_argument(
+        "--claims",
+        metavar="FILE",
+        help="output of `kubectl get resourceclaims -A -o json`; without both files, standard input"
+        " has the output of `kubectl get resourceslices,resourceclaims -A -o json`",
+    )
+    parser.add_argument(
+        "--driver-name",
+        metavar="NAME",
+        default=_DRIVER,
+        help=f"whose devices to look at (default: {_DRIVER})",
+    )
+    parser.add_argument("--node", metavar="NAME", help="this node alone")
+    parser.add_argument(
+        "--want",
+        metavar="PROFILE",
+        help="a MIG profile, or gpu: name the fewest claims whose end would make room for it",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON in place of the table")

@@ -1,0 +1,138 @@
+"""A GPU as packing sees it, from the devices that are published for it: `devices -> Board`.
+
+Why it exists: the geometry is NVML's to tell, but the slices say all of it that matters for room:
+which profiles, where they start, what they take from the counters. The counters are then derived
+anew; a GPU for which they come out different is not guessed at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from api.resource.types import CounterSet, Device, TaintEffect, Text
+from driver.core.counters import Counters, find_counters, memory_slice
+from driver.core.geometry import Geometry, MigProfile, Offer, Placement
+from driver.core.ids import GpuUuid
+from driver.core.names import read_partition_name
+from driver.core.occupancy import Board, Partition, Ref, Whole
+
+_SLICE: Final = memory_slice(0).removesuffix("0")
+_ENGINES: Final = {
+    "copy-engines": "copy_engines",
+    "decoders": "decoders",
+    "encoders": "encoders",
+    "jpeg-engines": "jpeg",
+    "ofa-engines": "ofa",
+}
+_CLOSED: Final = {TaintEffect.NO_SCHEDULE, TaintEffect.NO_EXECUTE}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """One device that could be read. `ref` is None for a partition that an administrator made:
+    it excludes nothing, so it is there whatever else runs.
+    """
+
+    device: Device
+    gpu: GpuUuid
+    kind: str
+    ref: Ref | None
+    slots: int
+
+    @property
+    def closed(self) -> bool:
+        """Nothing new is scheduled there."""
+        return any(t.effect in _CLOSED for t in self.device.taints)
+
+
+def see(device: Device) -> Seen | None:
+    """None for a device of another shape."""
+    texts = {name: a.value for name, a in device.attributes if isinstance(a, Text)}
+    slots = sum(1 << slot for slot in _slots(device))
+    match texts.get("type"):
+        case "gpu" if "uuid" in texts:
+            gpu = GpuUuid(texts["uuid"])
+            return Seen(device=device, gpu=gpu, kind="", ref=Whole(gpu=gpu), slots=slots or 1)
+        case "mig" if "profile" in texts and "parentUUID" in texts:
+            gpu, profile = GpuUuid(texts["parentUUID"]), texts["profile"]
+            name = read_partition_name(device.name)
+            if name is None:
+                return None
+            ref = Partition(gpu=gpu, profile=profile, start=name.start) if slots else None
+            return Seen(device=device, gpu=gpu, kind=profile, ref=ref, slots=slots)
+    return None
+
+
+def _slots(device: Device) -> list[int]:
+    names = [name for consumed in device.consumes for name, _ in consumed.counters]
+    return [int(name.removeprefix(_SLICE)) for name in names if name.startswith(_SLICE)]
+
+
+def board(uuid: GpuUuid, devices: Sequence[Seen], sets: Mapping[str, CounterSet]) -> Board | str:
+    """Of the devices of one GPU; or why it cannot be said what the GPU holds."""
+    full = any(isinstance(d.ref, Whole) for d in devices)
+    partitions = [d for d in devices if isinstance(d.ref, Partition)]
+    if not partitions:
+        return Board(uuid=uuid, full=full)
+    named = {c.counter_set for d in partitions for c in d.device.consumes}
+    published = sets.get(next(iter(named))) if len(named) == 1 else None
+    if published is None:
+        return f"GPU {uuid}: its partitions have no common counter set in the slices"
+    geometry = _geometry(partitions, dict(published.counters))
+    offer = Offer.of(geometry, geometry.profiles)
+    found = find_counters(offer)
+    if not isinstance(found, Counters) or found.counter_set(published.name) != published:
+        return f"GPU {uuid}: its counters are not those that this version derives; use its own"
+    return Board(uuid=uuid, offer=offer, full=full)
+
+
+def _geometry(partitions: Sequence[Seen], totals: Mapping[str, int]) -> Geometry:
+    by_profile: dict[str, list[Seen]] = {}
+    for each in sorted(partitions, key=lambda d: d.device.name):
+        by_profile.setdefault(each.kind, []).append(each)
+    return Geometry(
+        slots=sum(name.startswith(_SLICE) for name in totals),
+        profiles=tuple(
+            _profile(number, name, of, totals)
+            for number, (name, of) in enumerate(sorted(by_profile.items()))
+        ),
+    )
+
+
+def _profile(
+    number: int, name: str, devices: Sequence[Seen], totals: Mapping[str, int]
+) -> MigProfile:
+    takes = {n: amount for c in devices[0].device.consumes for n, amount in c.counters}
+    limits = {n: amount for n, amount in takes.items() if not n.startswith(_SLICE) and amount}
+    places = [
+        Placement(start=d.ref.start, size=d.slots.bit_count())
+        for d in devices
+        if isinstance(d.ref, Partition)
+    ]
+    places.sort()
+    own = (totals[n] // amount for n, amount in limits.items() if n in totals)
+    engines = {field: limits.get(n, 0) for n, field in _ENGINES.items()}
+    return MigProfile(
+        index=number,
+        id=number,
+        name=name,
+        compute_slices=int(name.partition("g")[0]),
+        memory_mib=0,
+        max_instances=min(_side_by_side(places), *own),
+        placements=tuple(places),
+        copy_engines=engines["copy_engines"],
+        decoders=engines["decoders"],
+        encoders=engines["encoders"],
+        jpeg=engines["jpeg"],
+        ofa=engines["ofa"],
+    )
+
+
+def _side_by_side(places: Sequence[Placement]) -> int:
+    count = free = 0
+    for place in places:
+        if place.start >= free:
+            count, free = count + 1, place.start + place.size
+    return count

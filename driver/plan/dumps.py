@@ -1,0 +1,90 @@
+"""What kubectl printed, as slices and claims: text -> values.
+
+Why it exists: the command must work where nothing but two files is at hand. Both kinds may come in
+one list, so that one kubectl call is enough. Must not know devices.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+from pydantic import ValidationError
+
+from api.resource.claim import ResourceClaim
+from api.resource.codec import StoredSlice, decode_stored
+from driver.core.errors import ConfigError
+
+_STDIN = "-"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dump:
+    """All slices and claims, of any driver."""
+
+    slices: tuple[StoredSlice, ...]
+    claims: tuple[ResourceClaim, ...]
+
+
+def read_dump(slices: str | None, claims: str | None, stdin: TextIO) -> Dump:
+    """ConfigError names what is missing, or the file and what is wrong in it."""
+    if (slices is None) != (claims is None):
+        missing = "--claims" if claims is None else "--slices"
+        raise ConfigError(
+            f"{missing} is missing: slices without claims would look free, claims without slices"
+            " have no place; give both, or neither and pipe both kinds in"
+        )
+    if slices is None or claims is None:
+        return _dump(list(_objects("standard input", _text(_STDIN, "", stdin))))
+    if slices == claims == _STDIN:
+        raise ConfigError("--slices and --claims: only one of them can be standard input")
+    objects = [
+        each
+        for flag, name in (("--slices", slices), ("--claims", claims))
+        for each in _objects(name, _text(name, flag, stdin))
+    ]
+    return _dump(objects)
+
+
+def _text(name: str, flag: str, stdin: TextIO) -> str:
+    if name == _STDIN:
+        return stdin.read()
+    try:
+        return Path(name).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{flag}: {name} cannot be read: {error}") from error
+
+
+def _objects(where: str, text: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    try:
+        found = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"{where}: not JSON ({error}); use kubectl with -o json") from error
+    if not isinstance(found, dict) or "kind" not in found:
+        raise ConfigError(f"{where}: no Kubernetes object; use kubectl with -o json")
+    # A typed list may leave the kind of its items out.
+    kind = str(found["kind"]).removesuffix("List")
+    for item in found.get("items", [found]):
+        yield where, {"kind": kind, **item}
+
+
+def _dump(objects: Sequence[tuple[str, Mapping[str, Any]]]) -> Dump:
+    slices, claims = [], []
+    for where, each in objects:
+        try:
+            match each["kind"]:
+                case "ResourceSlice":
+                    slices.append(decode_stored(each))
+                case "ResourceClaim":
+                    claims.append(ResourceClaim.model_validate(each))
+                case other:
+                    raise ConfigError(
+                        f"{where}: found a {other}; only ResourceSlices and ResourceClaims are read"
+                    )
+        except (KeyError, TypeError, ValidationError) as error:
+            name = each.get("metadata", {}).get("name", "")
+            raise ConfigError(f"{where}: {each['kind']} {name} is not complete: {error}") from error
+    return Dump(slices=tuple(slices), claims=tuple(claims))
