@@ -10,6 +10,8 @@ Must not know gRPC. Every error concerns one claim, and its text is for the user
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
@@ -57,8 +59,13 @@ class Claims:
         locks: GpuLocks,
         on_change: Callable[[int], None] = lambda _: None,
         on_prepared: Callable[[Entry], None] = lambda _: None,
+        patience: float = 10.0,
     ) -> None:
-        """`on_change` is told how many claims are prepared, `on_prepared` each that is new."""
+        """`on_change` is told how many claims are prepared, `on_prepared` each that is new.
+
+        `patience`: seconds that one call waits for the holders of its devices to end. They are
+        usually about to; the kubelet would ask again only after a minute.
+        """
         self._identity = identity
         self._hardware = hardware
         self._api = api
@@ -70,23 +77,26 @@ class Claims:
         self._locks = locks
         self._on_change = on_change
         self._on_prepared = on_prepared
+        self._patience = patience
+        self._released = threading.Condition()
+        self._releases = 0
         on_change(len(ledger.entries()))
 
     def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[ClaimUID, PrepareAnswer]:
-        return {ref.uid: self._prepare_one(ref) for ref in claims}
+        # One deadline for the whole call, which has 45 seconds.
+        deadline = time.monotonic() + self._patience
+        return {ref.uid: self._prepare_one(ref, deadline) for ref in claims}
 
     def unprepare(self, claims: Sequence[ClaimRef]) -> Mapping[ClaimUID, UnprepareAnswer]:
         return {ref.uid: self._unprepare_one(ref) for ref in claims}
 
-    def _prepare_one(self, ref: ClaimRef) -> PrepareAnswer:
+    def _prepare_one(self, ref: ClaimRef, deadline: float) -> PrepareAnswer:
         try:
             intent = self._read(ref)
             if not intent.wanted:
                 return ()
             wanted = entry_for(intent, pool=self._identity.pool, boot_id=self._identity.boot_id)
-            # The request to the API is over: what is under a GPU's lock concerns that GPU.
-            with self._locks.held(wanted.gpus, by=f"claim {ref}"):
-                entry = self._hand_out(intent, wanted)
+            entry = self._hand_out_when_free(intent, wanted, deadline)
         except (ClaimError, StateError, NvmlError) as error:
             log.warning("claim not prepared", claim=str(ref), reason=str(error))
             return Failure(message=str(error))
@@ -125,12 +135,29 @@ class Claims:
         except KubeError as error:
             raise ClaimError(f"claim {ref} cannot be read, will be tried again: {error}") from error
 
-    def _hand_out(self, intent: Intent, wanted: Entry) -> Entry:
+    def _hand_out_when_free(self, intent: Intent, wanted: Entry, deadline: float) -> Entry:
+        """The request to the API is over: what is under a GPU's lock concerns that GPU alone."""
+        name = f"claim {intent.namespace}/{intent.name}"
+        while True:
+            with self._released:
+                releases = self._releases
+            with self._locks.held(wanted.gpus, by=name):
+                entries = self._ledger.entries()
+                held = conflict(wanted, entries.values())
+                if not held:
+                    return self._hand_out(intent, wanted, entries.get(wanted.uid))
+            if not self._wait_for_release(releases, deadline):
+                raise ClaimError(f"{name}: {held}")
+
+    def _wait_for_release(self, seen: int, deadline: float) -> bool:
+        """Whether a claim was released since `seen`, before the deadline."""
+        with self._released:
+            return self._released.wait_for(
+                lambda: self._releases != seen, max(0.0, deadline - time.monotonic())
+            )
+
+    def _hand_out(self, intent: Intent, wanted: Entry, known: Entry | None) -> Entry:
         """Idempotent: what is already as it should be is not made or written again."""
-        entries = self._ledger.entries()
-        if held := conflict(wanted, entries.values()):
-            raise ClaimError(f"claim {intent.namespace}/{intent.name}: {held}")
-        known = entries.get(wanted.uid)
         if known is not None and not same_claim(known, wanted):
             if known.boot_id == wanted.boot_id:
                 self._take_apart(known)
@@ -193,6 +220,9 @@ class Claims:
             self._partitions.release(entry, switchable=self._switchable)
         self._ledger.remove(entry.uid)
         self._on_change(len(self._ledger.entries()))
+        with self._released:
+            self._releases += 1
+            self._released.notify_all()
 
     def _switchable(self, gpu: GpuUuid) -> bool:
         """Whether MIG mode may be left without a reset."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import cast
 
 import pytest
@@ -52,6 +53,7 @@ class Node:
             driver_root=self.root,
             partitions=Partitions(self.mig, wait=lambda _: None),
             locks=GpuLocks(),
+            patience=0,
         )
 
     def add(self, obj: JsonObject) -> ClaimRef:
@@ -230,3 +232,16 @@ def test_the_container_learns_which_gpus_it_has() -> None:
     edits = node.cdi.specs[ref.uid]["containerEdits"]
     assert isinstance(edits, dict)
     assert f"TESSERA_DEVICES={gpu(0).uuid},{gpu(1).uuid}" in cast("list[str]", edits["env"])
+
+
+def test_a_claim_waits_for_the_holder_of_its_gpu_that_is_just_ending() -> None:
+    node = Node()
+    node.claims._patience = 30
+    first = node.add(claim("first", device(0)))
+    node.prepare(first)
+    second = node.add(claim("second", device(0)))
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(node.prepare, second)
+        assert not wait([waiting], timeout=0.2).done
+        node.claims.unprepare([first])
+        assert isinstance(waiting.result(10), tuple)
