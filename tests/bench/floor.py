@@ -1,9 +1,10 @@
 """The least that preparing a claim can cost, as a plain script.
 
-One unary gRPC call over a unix socket, one GET of the claim, the durable write that the ledger
-needs (file and folder), one small file for CDI. No decision, no check, no log.
+One unary gRPC call over a unix socket, one GET of the claim, the durable writes that the ledger
+needs (file and folder; one for a whole GPU, two where hardware is changed), one small file for CDI.
+No decision, no check, no log.
 
-Usage: python -m tests.bench.floor SOCKET API_URL FOLDER
+Usage: python -m tests.bench.floor SOCKET API_URL FOLDER WRITES
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from api.kubelet.dra.v1 import dra_pb2 as pb
 LEDGER_BYTES, CDI_BYTES = 600, 2000
 
 
-def main(socket: str, api: str, folder: str) -> None:
+def main(socket: str, api: str, folder: str, writes: str) -> None:
     http = urllib3.PoolManager()
     ledger, cdi = Path(folder, "ledger"), Path(folder, "cdi")
     ledger.mkdir(parents=True)
@@ -34,7 +35,8 @@ def main(socket: str, api: str, folder: str) -> None:
         for claim in request.claims:
             path = f"/apis/resource.k8s.io/v1/namespaces/{claim.namespace}/resourceclaims"
             http.request("GET", f"{api}{path}/{claim.name}").json()
-            durable(ledger, claim.uid, b"x" * LEDGER_BYTES)
+            for _ in range(int(writes)):
+                durable(ledger, claim.uid, b"x" * LEDGER_BYTES)
             small(cdi, claim.uid, b"x" * CDI_BYTES)
             answer.claims[claim.uid].devices.add(
                 request_names=["gpu"], pool_name="p", device_name="d", cdi_device_ids=["v/c=n"]

@@ -6,6 +6,7 @@ import statistics
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
@@ -31,25 +32,41 @@ def measure() -> dict[str, Result]:
     with Testbed.make("dgx-h100") as bed:
         start = starts(bed)
         bed.start_plugin()
-        plugin, floor = prepares(bed)
+        whole = prepares(bed, bed.claim("whole"), writes=1)
         memory = resident(bed)
+        bed.end_claim(bed.allocate("whole"))
+        part = prepares(bed, bed.claim("part", profile="1g.10gb"), writes=2)
+        bed.end_claim(bed.allocate("part"))
+        parallel = eight_at_once(bed)
         bed.stop_plugin()
     return {
         "start_over_imports": start,
-        "prepare_full_p50_over_floor": Result(
-            value=statistics.median(plugin) / statistics.median(floor),
-            goal=1.5,
+        **compared("full", *whole, goal=1.5),
+        **compared("mig", *part, goal=2.5),
+        "prepare_parallel8_ratio": parallel,
+        "plugin_rss_mib": Result(
+            value=memory, goal=75.0, unit="MiB", detail=f"after {PREPARES} preparations"
+        ),
+    }
+
+
+def compared(
+    what: str, plugin: list[float], floor: list[float], *, goal: float
+) -> dict[str, Result]:
+    """The two figures of one kind of preparation."""
+    middle, tail = statistics.median(plugin), percentile(plugin, 0.99)
+    return {
+        f"prepare_{what}_p50_over_floor": Result(
+            value=middle / statistics.median(floor),
+            goal=goal,
             unit="x",
             detail=f"p50 {median_ms(plugin)} against a floor of {median_ms(floor)}",
         ),
-        "prepare_full_p99_over_p50": Result(
-            value=percentile(plugin, 0.99) / statistics.median(plugin),
+        f"prepare_{what}_p99_over_p50": Result(
+            value=tail / middle,
             goal=4.0,
             unit="x",
-            detail=f"p99 {percentile(plugin, 0.99) * 1000:.1f} ms",
-        ),
-        "plugin_rss_mib": Result(
-            value=memory, goal=75.0, unit="MiB", detail=f"after {PREPARES} preparations"
+            detail=f"p99 {tail * 1000:.1f} ms; floor's {percentile(floor, 0.99) * 1000:.1f} ms",
         ),
     }
 
@@ -77,21 +94,12 @@ def starts(bed: Testbed) -> Result:
     )
 
 
-def prepares(bed: Testbed) -> tuple[list[float], list[float]]:
+def prepares(bed: Testbed, claim: Claim, *, writes: int) -> tuple[list[float], list[float]]:
     """Seconds of each fresh preparation, by the plugin and by the floor; same client for both."""
-    claim = bed.claim("bench")
-    socket = bed.folder / "floor.sock"
+    socket, folder = bed.folder / f"floor{writes}.sock", bed.folder / f"floor{writes}"
+    arguments = [str(socket), bed.api.url, str(folder), str(writes)]
     process = subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "tests.bench.floor",
-            str(socket),
-            bed.api.url,
-            str(bed.folder / "f"),
-        ],
-        cwd=REPO,
-        env=bed.environment(),
+        [sys.executable, "-m", "tests.bench.floor", *arguments], cwd=REPO, env=bed.environment()
     )
     (info,) = bed.kubelet.registered(DRIVER)
     try:
@@ -107,7 +115,30 @@ def prepares(bed: Testbed) -> tuple[list[float], list[float]]:
     finally:
         process.kill()
         process.wait()
+    assert not bed.kubelet.prepare(DRIVER, [claim])[claim.uid].error
     return plugin[BATCH:], floor[BATCH:]
+
+
+def eight_at_once(bed: Testbed) -> Result:
+    """Eight claims on eight GPUs, with an NVML that takes 300 ms to make an instance."""
+    claims = [bed.claim(f"at-once-{i}", profile="4g.40gb") for i in range(8)]
+    (info,) = bed.kubelet.registered(DRIVER)
+    with (
+        bed.machine.rule("nvmlDeviceCreateGpuInstanceWithPlacement", delay_ms=300),
+        calls.dial(info.endpoint) as channel,
+        ThreadPoolExecutor(8) as pool,
+    ):
+        one = timed(channel, claims[0])
+        assert not bed.kubelet.unprepare(DRIVER, [claims[0]])[claims[0].uid].error
+        began = time.perf_counter()
+        list(pool.map(lambda claim: timed(channel, claim), claims))
+        all_of_them = time.perf_counter() - began
+    return Result(
+        value=all_of_them / one,
+        goal=1.3,
+        unit="x",
+        detail=f"{all_of_them * 1000:.0f} ms for eight, {one * 1000:.0f} ms for one",
+    )
 
 
 def timed(channel: grpc.Channel, claim: Claim) -> float:
