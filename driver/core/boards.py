@@ -14,9 +14,10 @@ from enum import StrEnum
 from api.resource.types import Taint, TaintEffect
 from driver.core.counters import Inexpressible, find_counters
 from driver.core.errors import ConfigError
-from driver.core.geometry import Geometry, Offer, names, offers
+from driver.core.geometry import Geometry, Offer, bound, names, offers
 from driver.core.ids import GpuUuid
 from driver.core.late_binding import Safe, TooLarge, Unsafe, check
+from driver.core.late_counters import find_late_counters
 from driver.core.modes import Assigned, Mode
 from driver.core.occupancy import Board, Live, Partition, states
 from driver.core.snapshot import GpuFacts, InstanceFacts
@@ -48,10 +49,13 @@ def boards(
     gpus: Sequence[GpuFacts],
     modes: Mapping[GpuUuid, Assigned],
     profiles: Sequence[str] | None = None,
+    binding: Binding = Binding.SCHEDULER,
 ) -> NodeBoards:
     """`profiles`: those that may be made, None for the default ones. ConfigError for one that no
-    GPU of the node has; a node without MIG takes any list.
+    GPU of the node has; a node without MIG takes any list. `binding`: of the partitions that we
+    make; those that are there have their places.
     """
+    late = binding is Binding.PREPARE
     ordered = sorted(gpus, key=lambda g: g.pci)
     offered = _offers(ordered, profiles)
     found: list[Board] = []
@@ -61,7 +65,7 @@ def boards(
     for gpu in ordered:
         match modes[gpu.uuid].mode:
             case Mode.DYNAMIC:
-                offer, refusal = _expressible(offered[gpu.uuid])
+                offer, refusal = _expressible(bound(offered[gpu.uuid], late=late))
                 # Leaving MIG mode would need a reset, and in it the full GPU runs nothing.
                 full = gpu.mig.switchable or not gpu.mig.enabled
                 found.append(Board(uuid=gpu.uuid, offer=offer, full=full))
@@ -100,7 +104,7 @@ def _offers(gpus: Sequence[GpuFacts], profiles: Sequence[str] | None) -> dict[Gp
 
 def _expressible(offer: Offer) -> tuple[Offer | None, str]:
     """No offer where counters cannot say it: an inexact one would admit what does not fit."""
-    match find_counters(offer):
+    match find_late_counters(offer) if offer.late else find_counters(offer):
         case Inexpressible(reason=reason):
             return None, f"no partitions are published, they cannot be told by counters: {reason}"
         case _:

@@ -19,6 +19,7 @@ from typing import NamedTuple
 from driver.core.counters import Counters, Inexpressible, Limit, find_counters
 from driver.core.errors import ContractError
 from driver.core.geometry import MigProfile, Offer
+from driver.core.late_counters import LateCounters, find_late_counters
 
 
 class Move(NamedTuple):
@@ -59,11 +60,35 @@ class Table:
 @lru_cache(maxsize=256)
 def table(offer: Offer) -> Table:
     """ContractError where no counters express what the board can hold."""
-    match find_counters(offer):
+    match find_late_counters(offer) if offer.late else find_counters(offer):
         case Inexpressible(reason=reason):
             raise ContractError(f"the GPU cannot be partitioned dynamically: {reason}")
         case Counters(limits=limits):
             return compile_table(offer, limits)
+        case LateCounters() as late:
+            return _late_table(offer, late)
+
+
+def _late_table(offer: Offer, counters: LateCounters) -> Table:
+    """A bit of the mask for each device, because only its like can be had in its place."""
+    moves: list[tuple[Move, ...]] = []
+    bits = 0
+    for profile in offer.profiles:
+        count = counters.most[profile.name]
+        weights = counters.weights(profile)
+        moves.append(tuple(Move(n, 1 << (bits + n), weights) for n in range(count)))
+        bits += count
+    return Table(
+        profiles=offer.profiles,
+        moves=tuple(moves),
+        totals=tuple(x.total for x in counters.limits),
+        all_slots=(1 << bits) - 1,
+        known={
+            (p.name, m.start): (m.mask, m.weights)
+            for p, of_profile in zip(offer.profiles, moves, strict=True)
+            for m in of_profile
+        },
+    )
 
 
 def compile_table(offer: Offer, limits: Sequence[Limit]) -> Table:

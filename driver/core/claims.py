@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from api.resource.claim import ResourceClaim, Result
 from driver.core.devices import Allocatable
 from driver.core.errors import ClaimError
-from driver.core.ids import ClaimUID, DeviceName, PoolName
+from driver.core.ids import ClaimUID, DeviceName, GpuUuid, PoolName
 from driver.core.inventory import Inventory
 
 
@@ -33,6 +33,11 @@ class Intent:
     name: str
     uid: ClaimUID
     wanted: tuple[Wanted, ...]
+
+    @property
+    def gpus(self) -> tuple[GpuUuid, ...]:
+        """Each once, in an order in which their locks may be taken."""
+        return tuple(sorted({w.device.gpu.uuid for w in self.wanted}))
 
 
 def read_intent(

@@ -148,6 +148,13 @@ def count_in(packed: int, position: int) -> int:
     return packed >> _FIELD * position & ((1 << _FIELD) - 1)
 
 
+def compute_limit(geometry: Geometry) -> Limit:
+    profiles = geometry.profiles
+    fits = max((p.max_instances * p.compute_slices for p in profiles), default=0)
+    weights = tuple(p.compute_slices for p in profiles)
+    return Limit(name="compute-slices", total=fits, weights=weights)
+
+
 def _sum(limit: Limit, positions: Sequence[int], packed: int) -> int:
     return sum(limit.weights[p] * count_in(packed, i) for i, p in enumerate(positions))
 
@@ -155,9 +162,7 @@ def _sum(limit: Limit, positions: Sequence[int], packed: int) -> int:
 def _rule(geometry: Geometry, base: frozenset[int]) -> list[Limit]:
     """All limits of the hardware but the slots, from the most general to the most special."""
     profiles = geometry.profiles
-    compute = tuple(p.compute_slices for p in profiles)
-    fits = max((p.max_instances * p.compute_slices for p in profiles), default=0)
-    rule = [Limit(name="compute-slices", total=fits, weights=compute)]
+    rule = [compute_limit(geometry)]
     rule += [
         Limit(
             name=f"instances-{p.label}",

@@ -1,6 +1,7 @@
 """What a device in a slice stands for, and how it is described there.
 
-A device is a whole GPU, or one partition at one place. Must not know slices, order or counters.
+A device is a whole GPU, one partition at one place, or one of several partitions whose place is
+chosen at preparation. Must not know slices, order or counters.
 
 Attribute names and spellings are for ever: selectors in users' claims depend on them. Partitions
 carry few, because the scheduler reads every attribute of every candidate.
@@ -15,7 +16,7 @@ from typing import Final
 
 from api.resource.limits import MAX_TEXT_BYTES, is_semver
 from api.resource.types import Attribute, Device, Number, Text, Version
-from driver.core.geometry import MigProfile, Placement
+from driver.core.geometry import MigProfile, Offer, Placement
 from driver.core.ids import DeviceName
 from driver.core.occupancy import Partition, Ref, Whole
 from driver.core.snapshot import DriverFacts, GpuFacts, InstanceFacts
@@ -67,7 +68,39 @@ class MigPartition:
         return next(p for p in self.profile.placements if p.start == self.start)
 
 
-Allocatable = FullGpu | MigPartition
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatePartition:
+    """One of the partitions of a profile on a GPU; where it lies is not known before preparation.
+
+    `offer`: what shares the GPU with it, from which a start is chosen.
+    """
+
+    name: DeviceName
+    gpu: GpuFacts
+    profile: MigProfile
+    ordinal: int
+    offer: Offer
+
+    @property
+    def ref(self) -> Ref:
+        return self.place
+
+    @property
+    def place(self) -> Partition:
+        """As packing counts it."""
+        return Partition(gpu=self.gpu.uuid, profile=self.profile.name, start=self.ordinal)
+
+    @property
+    def slots(self) -> int:
+        """Those that it may come to lie on."""
+        return EVERY_SLOT
+
+    def at(self, start: int) -> MigPartition:
+        """The partition that it becomes, under the name by which it was allocated."""
+        return MigPartition(name=self.name, gpu=self.gpu, profile=self.profile, start=start)
+
+
+Allocatable = FullGpu | MigPartition | LatePartition
 
 
 def describe(device: Allocatable, driver: DriverFacts, *, full: bool = False) -> Device:
@@ -90,8 +123,9 @@ def describe(device: Allocatable, driver: DriverFacts, *, full: bool = False) ->
     inherited = _whole(device.gpu, driver)
     kept = inherited if full else {k: v for k, v in inherited.items() if k in _LEAN}
     kept.pop("uuid", None)
-    if device.existing is not None and device.existing.compute:
-        own["uuid"] = Text(device.existing.compute[0].uuid)
+    existing = device.existing if isinstance(device, MigPartition) else None
+    if existing is not None and existing.compute:
+        own["uuid"] = Text(existing.compute[0].uuid)
     return Device(
         name=device.name,
         attributes=tuple({**kept, **own}.items()),

@@ -8,7 +8,8 @@ the original as `__cause__`.
     |- ConfigError           a key, flag or environment value is wrong: exit code 2
     |- NvmlError             an NVML call failed; says call, code and GPU
     |  |- LibraryMissing     libnvidia-ml.so.1 cannot be loaded
-    |  |- DriverNotLoaded    the kernel driver is not there, or not in step with the library
+    |  |- DriverNotLoaded    the kernel driver is not there
+    |  |  `- DriverMismatch  it is there, with another version than the library
     |  |- GpuLost            fell off the bus, or needs a reset before it answers
     |  |- NotSupported       this board or driver does not have the call or the field
     |  |- NotFound           no such GPU or instance
@@ -56,6 +57,10 @@ class LibraryMissing(NvmlError):
 
 
 class DriverNotLoaded(NvmlError):
+    pass
+
+
+class DriverMismatch(DriverNotLoaded):
     pass
 
 

@@ -11,7 +11,7 @@ a third of the smallest partition. A set of slots is an int, bit `i` for slot `i
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Self
 
@@ -124,14 +124,20 @@ def names(profiles: Iterable[MigProfile]) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """The profiles of one board that are published, smallest first. Made by `offers`."""
+    """The profiles of one board that are published, smallest first. Made by `offers`.
+
+    `late`: the start is chosen at preparation. Then the devices of a profile are counted through,
+    and wherever this package speaks of the start of a device, that ordinal stands for it.
+    """
 
     geometry: Geometry
     profiles: tuple[MigProfile, ...]
+    late: bool = False
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_hash", hash((self.geometry, tuple(names(self.profiles)))))
+        of = (self.geometry, tuple(names(self.profiles)), self.late)
+        object.__setattr__(self, "_hash", hash(of))
 
     def __hash__(self) -> int:
         return self._hash
@@ -166,6 +172,12 @@ def _offer(geometry: Geometry, listed: frozenset[str] | None) -> Offer:
     if listed is None:
         return Offer.of(geometry, (p for p in geometry.base if not geometry.is_whole(p)))
     return Offer.of(geometry, (p for p in geometry.profiles if p.name in listed))
+
+
+@lru_cache(maxsize=256)
+def bound(offer: Offer, *, late: bool) -> Offer:
+    """The same profiles, with that binding; one object for equal offers."""
+    return offer if offer.late is late else replace(offer, late=late)
 
 
 def free_starts(profile: MigProfile, occupied: int) -> tuple[int, ...]:

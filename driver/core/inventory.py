@@ -12,12 +12,15 @@ from dataclasses import dataclass, field
 from driver.core.boards import boards
 from driver.core.choices import DEFAULT, Choices
 from driver.core.counters import Counters, Inexpressible, find_counters
-from driver.core.devices import Allocatable, FullGpu, MigPartition
+from driver.core.devices import Allocatable, FullGpu, LatePartition, MigPartition
+from driver.core.geometry import Offer
 from driver.core.ids import DeviceName, GpuUuid
+from driver.core.late_counters import LateCounters, find_late_counters
 from driver.core.modes import Assigned, assign
-from driver.core.names import gpu_device_names, partition_name
+from driver.core.names import gpu_device_names, late_name, partition_name
 from driver.core.occupancy import Board, Ref
 from driver.core.snapshot import DriverFacts, GpuFacts, NodeSnapshot
+from driver.core.static_order import starts_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +35,7 @@ class Inventory:
     driver: DriverFacts
     devices: Mapping[DeviceName, Allocatable]
     boards: tuple[Board, ...] = ()
-    counters: Mapping[GpuUuid, Counters] = field(default_factory=dict)
+    counters: Mapping[GpuUuid, Counters | LateCounters] = field(default_factory=dict)
     modes: Mapping[GpuUuid, Assigned] = field(default_factory=dict)
     refused: Mapping[GpuUuid, str] = field(default_factory=dict)
     gpus: Mapping[GpuUuid, GpuFacts] = field(default_factory=dict)
@@ -50,13 +53,12 @@ def build_inventory(snapshot: NodeSnapshot, choices: Choices = DEFAULT) -> Inven
     gpus = sorted(snapshot.gpus, key=lambda g: g.pci)
     names = gpu_device_names(g.uuid for g in gpus)
     modes = assign(gpus, choices.rules)
-    made = boards(gpus, modes, choices.profiles)
+    made = boards(gpus, modes, choices.profiles, choices.binding)
     facts = {g.uuid: g for g in gpus}
-    counters = {
-        b.uuid: found
-        for b in made.boards
-        if b.offer is not None and not isinstance(found := find_counters(b.offer), Inexpressible)
-    }
+    counters: dict[GpuUuid, Counters | LateCounters] = {}
+    for board in made.boards:
+        if board.offer is not None and (found := _counters(board.offer)) is not None:
+            counters[board.uuid] = found
     devices: dict[DeviceName, Allocatable] = {}
     for board in made.boards:
         gpu, name = facts[board.uuid], names[board.uuid]
@@ -77,8 +79,17 @@ def build_inventory(snapshot: NodeSnapshot, choices: Choices = DEFAULT) -> Inven
     )
 
 
-def _partitions(gpu: GpuFacts, name: DeviceName, board: Board) -> Iterator[MigPartition]:
+def _counters(offer: Offer) -> Counters | LateCounters | None:
+    """None where none can say what the board holds; it has no partitions then."""
+    found = find_late_counters(offer) if offer.late else find_counters(offer)
+    return None if isinstance(found, Inexpressible) else found
+
+
+def _partitions(gpu: GpuFacts, name: DeviceName, board: Board) -> Iterator[Allocatable]:
     """One device for each profile and start that the board offers."""
+    if board.offer is not None and board.offer.late:
+        yield from _late_partitions(gpu, name, board.offer)
+        return
     for profile in board.offer.profiles if board.offer else ():
         for placement in profile.placements:
             yield MigPartition(
@@ -86,6 +97,19 @@ def _partitions(gpu: GpuFacts, name: DeviceName, board: Board) -> Iterator[MigPa
                 gpu=gpu,
                 profile=profile,
                 start=placement.start,
+            )
+
+
+def _late_partitions(gpu: GpuFacts, name: DeviceName, offer: Offer) -> Iterator[LatePartition]:
+    """As many devices of each profile as fit an empty GPU."""
+    for profile, starts in starts_of(offer).items():
+        for ordinal in starts:
+            yield LatePartition(
+                name=late_name(name, profile, ordinal),
+                gpu=gpu,
+                profile=offer.geometry.profile(profile),
+                ordinal=ordinal,
+                offer=offer,
             )
 
 

@@ -19,7 +19,7 @@ from functools import lru_cache
 from typing import Final
 
 from driver.core.capacity import Move, after, fits, loss, table
-from driver.core.geometry import Offer
+from driver.core.geometry import Offer, bound
 from driver.core.static_order import static_ranks
 
 MOST_LAYOUTS: Final = 20_000
@@ -61,6 +61,7 @@ class _Game:
 
 def check(offer: Offer) -> Safe | Unsafe | TooLarge:
     """ContractError where the offer has no counters at all."""
+    offer = bound(offer, late=False)
     game = _play(offer)
     if game is None:
         return TooLarge(
@@ -72,12 +73,15 @@ def check(offer: Offer) -> Safe | Unsafe | TooLarge:
     return Unsafe(witness=tuple(_witness(offer, game)))
 
 
-def choose_start(offer: Offer, running: Iterable[tuple[str, int]], profile: str) -> int | None:
+def choose_start(
+    offer: Offer, running: Iterable[tuple[str, int]], profile: str, *, blocked: int = 0
+) -> int | None:
     """Packed: the start that costs the least potential, then S*, among those that stay safe.
 
-    `running`: (profile, start) on that GPU. None where no start is left, which cannot happen for a
-    safe offer and an admitted claim.
+    `running`: (profile, start) on that GPU. `blocked`: slots that anything else has taken. None
+    where no start is left, which for a safe offer and an admitted claim only these can cause.
     """
+    offer = bound(offer, late=False)
     game = _play(offer)
     names = [p.name for p in offer.profiles]
     layout = frozenset((names.index(name), start) for name, start in running)
@@ -89,7 +93,8 @@ def choose_start(offer: Offer, running: Iterable[tuple[str, int]], profile: str)
     moves = _moves(offer)
     for one in layout:
         mask, used = after(moves[one], mask, used)
-    options = game.grown[layout].get(position, {})
+    grown_by = game.grown[layout].get(position, {})
+    options = {s: grown for s, grown in grown_by.items() if not moves[position, s].mask & blocked}
     safe = [start for start, grown in options.items() if grown not in game.lost]
     return min(
         safe or options,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from driver.core.claims import Intent, Wanted
-from driver.core.devices import EVERY_SLOT, MigPartition
+from driver.core.devices import EVERY_SLOT, LatePartition, MigPartition
 from driver.core.ids import CdiId, ClaimUID, DeviceName, GpuUuid, PoolName
 from driver.core.names import cdi_id
 
@@ -106,6 +106,8 @@ def entry_for(intent: Intent, *, pool: PoolName, boot_id: str) -> Entry:
 
 def _holding(wanted: Wanted, uid: ClaimUID, pool: PoolName) -> Holding:
     device = wanted.device
+    if isinstance(device, LatePartition):
+        raise TypeError(f"{device.name} has no start yet; bind the intent first")
     slot = None
     if isinstance(device, MigPartition):
         there = device.existing
@@ -113,7 +115,7 @@ def _holding(wanted: Wanted, uid: ClaimUID, pool: PoolName) -> Holding:
             profile=device.profile.name,
             start=device.start,
             size=device.placement.size,
-            ours=there is None,
+            ours=there is None and not wanted.admin_access,
             made=None
             if there is None
             else Made(instance=there.id, compute=there.compute[0].id, uuid=there.compute[0].uuid),
@@ -137,9 +139,14 @@ def same_claim(known: Entry, wanted: Entry) -> bool:
 
 def _unmade(entry: Entry) -> tuple[Holding, ...]:
     return tuple(
-        replace(h, slot=replace(h.slot, made=None)) if h.slot and h.slot.ours else h
+        replace(h, slot=replace(h.slot, made=None)) if h.slot and _learns(h, h.slot) else h
         for h in entry.holdings
     )
+
+
+def _learns(holding: Holding, slot: Slot) -> bool:
+    """Whether the instance behind it is known only after its preparation."""
+    return slot.ours or holding.admin_access
 
 
 def with_made(entry: Entry, device: DeviceName, made: Made) -> Entry:

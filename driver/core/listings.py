@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from driver.core.capacity import free_moves, loss, table
 from driver.core.occupancy import Board, Partition, State, Whole
-from driver.core.static_order import static_order, static_ranks
+from driver.core.static_order import ranks_of, starts_of
 
 Key = tuple[int, ...]
 """How a GPU, or a start, compares with those of other GPUs; the lower is taken first."""
@@ -42,8 +42,7 @@ def listings(board: Board, state: State) -> dict[str, Listing]:
     """
     if board.offer is None:
         return {}
-    of, ranks = table(board.offer), static_ranks(board.offer.geometry)
-    orders = static_order(board.offer.geometry)
+    of, ranks, orders = table(board.offer), ranks_of(board.offer), starts_of(board.offer)
     free = free_moves(of, state.mask, state.used)
     opening = board.offer.geometry.compute_slices if board.full and state.idle else 0
     found = {}

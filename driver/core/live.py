@@ -12,11 +12,14 @@ from dataclasses import dataclass
 
 from api.resource.types import Taint, TaintEffect
 from driver.core.boards import kept_taint, kept_whole
+from driver.core.capacity import table
 from driver.core.choices import Choices
-from driver.core.devices import EVERY_SLOT, Allocatable
+from driver.core.devices import EVERY_SLOT, Allocatable, LatePartition
+from driver.core.geometry import Offer
 from driver.core.ids import DeviceName, GpuUuid
 from driver.core.inventory import Inventory
 from driver.core.ledger import Entry
+from driver.core.names import read_late_name
 from driver.core.occupancy import Live, Partition, Whole
 
 
@@ -48,12 +51,17 @@ def live_state(
     taken: dict[GpuUuid, int] = {}
     for entry in entries:
         for holding in entry.holdings:
-            if holding.device not in allocated and not holding.admin_access:
+            if holding.device in allocated or holding.admin_access:
+                continue
+            device = inventory.devices.get(holding.device)
+            if isinstance(device, LatePartition):
+                partitions.add(device.place)
+            else:
                 taken[holding.gpu] = taken.get(holding.gpu, 0) | _slots(
                     holding.mask, inventory, holding.gpu
                 )
     for each in foreign:
-        taken[each.gpu] = taken.get(each.gpu, 0) | each.slots
+        taken[each.gpu] = taken.get(each.gpu, 0) | _slots(each.slots, inventory, each.gpu)
     for gpu, assigned in inventory.modes.items():
         if assigned.withheld_reason:
             taken[gpu] = taken.get(gpu, 0) | _slots(EVERY_SLOT, inventory, gpu)
@@ -61,19 +69,28 @@ def live_state(
 
 
 def _slots(mask: int, inventory: Inventory, gpu: GpuUuid) -> int:
-    """A mask of slots that the board has; any bit will do where it has none."""
+    """A mask of slots that the board has; any bit will do where it has none.
+
+    Where places are chosen at preparation, sums do not say what fits around a slot that is taken.
+    """
+    if (offer := _late(inventory).get(gpu)) is not None:
+        return table(offer).all_slots
     facts = inventory.gpus.get(gpu)
     geometry = facts.mig.geometry if facts else None
     return mask & (geometry.all_slots if geometry else 1)
 
 
 def find_foreign(inventory: Inventory, entries: Iterable[Entry]) -> tuple[Foreign, ...]:
-    """Instances on dynamic GPUs that no entry explains, by place: ids are used again."""
+    """Instances on dynamic GPUs that no entry explains, by place: ids are used again.
+
+    After a change of the binding, what was made before is not counted where the new devices are.
+    """
+    late = _late(inventory)
     ours = {
         (h.gpu, h.slot.start, h.slot.size)
         for e in entries
         for h in e.holdings
-        if h.slot is not None
+        if h.slot is not None and h.slot.ours and (read_late_name(h.device) is not None) == (h.gpu in late)
     }
     boards = {b.uuid for b in inventory.boards}
     return tuple(
@@ -83,6 +100,11 @@ def find_foreign(inventory: Inventory, entries: Iterable[Entry]) -> tuple[Foreig
         for i in gpu.mig.instances
         if (gpu.uuid, i.placement.start, i.placement.size) not in ours
     )
+
+
+def _late(inventory: Inventory) -> dict[GpuUuid, Offer]:
+    """The boards on which places are chosen at preparation."""
+    return {b.uuid: b.offer for b in inventory.boards if b.offer is not None and b.offer.late}
 
 
 def withholding_taints(

@@ -20,7 +20,7 @@ CDI_VENDOR: Final = "tessera.dev"
 CDI_CLASS: Final = "claim"
 POOL_SUFFIX: Final = "tessera"
 _SHORT: Final = 8
-_PARTITION: Final = re.compile(r"(gpu-[0-9a-f]+)-mig-([0-9]+g[0-9]+gb(?:-[a-z]+)?)-([0-9]+)")
+_PARTITION: Final = re.compile(r"(gpu-[0-9a-f]+)-mig-([0-9]+g[0-9]+gb(?:-[a-z]+)?)-(n?)([0-9]+)")
 
 
 def gpu_device_names(uuids: Iterable[GpuUuid]) -> dict[GpuUuid, DeviceName]:
@@ -63,10 +63,31 @@ def partition_name(gpu: DeviceName, profile: str, start: int) -> DeviceName:
 def read_partition_name(name: str) -> PartitionName | None:
     """The reverse of `partition_name`; None for what is not called like a partition."""
     found = _PARTITION.fullmatch(name)
-    if found is None:
+    if found is None or found[3]:
         return None
-    gpu, label, start = found.groups()
-    return PartitionName(gpu=DeviceName(gpu), label=label, start=int(start))
+    return PartitionName(gpu=DeviceName(found[1]), label=found[2], start=int(found[4]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LateName:
+    """What the name of a partition says whose start is chosen at preparation."""
+
+    gpu: DeviceName
+    label: str
+    ordinal: int
+
+
+def late_name(gpu: DeviceName, profile: str, ordinal: int) -> DeviceName:
+    """`<GPU>-mig-<label>-n<ordinal>`: one of several that are alike; it says no place."""
+    return DeviceName(f"{gpu}-mig-{profile_label(profile)}-n{ordinal}")
+
+
+def read_late_name(name: str) -> LateName | None:
+    """The reverse of `late_name`; None for what is not called like that."""
+    found = _PARTITION.fullmatch(name)
+    if found is None or not found[3]:
+        return None
+    return LateName(gpu=DeviceName(found[1]), label=found[2], ordinal=int(found[4]))
 
 
 def pool_name(node: str) -> PoolName:

@@ -19,7 +19,10 @@ from driver.core.ids import GpuUuid
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Partition:
-    """One placement-exact device: this profile at this start of this GPU."""
+    """One partition of this GPU as a device: this profile at this start.
+
+    Where the board's offer is late, `start` is the device's ordinal.
+    """
 
     gpu: GpuUuid
     profile: str

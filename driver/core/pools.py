@@ -11,13 +11,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from api.resource.limits import MAX_DEVICES_WITH_COUNTERS_OR_TAINTS, problems
+from api.resource.limits import (
+    MAX_COUNTER_SETS,
+    MAX_DEVICES_WITH_COUNTERS_OR_TAINTS,
+    problems,
+)
 from api.resource.types import CounterSet, Device, Pool, Slice, Taint
 from driver.core.choices import DEFAULT, Choices
-from driver.core.devices import Allocatable, FullGpu, MigPartition, describe
+from driver.core.counters import Counters
+from driver.core.devices import Allocatable, LatePartition, MigPartition, describe
 from driver.core.errors import ContractError
-from driver.core.ids import DeviceName, SliceName
+from driver.core.ids import DeviceName, GpuUuid, SliceName
 from driver.core.inventory import Inventory
+from driver.core.late_counters import LateCounters
 from driver.core.layout import SlicePlan, lay_out
 from driver.core.names import pool_name, slice_name
 from driver.core.occupancy import NOTHING, Live
@@ -64,7 +70,7 @@ def build_pool(
                     publish(inventory, d, choices, (taints or {}).get(d.name, ())) for d in devices
                 ),
                 counter_sets=tuple(
-                    inventory.counters[uuid].counter_set(counter_set(uuid))
+                    inventory.counters[uuid].counter_set(_counter_set(inventory, uuid))
                     for uuid in plan.counter_sets
                 ),
             )
@@ -85,18 +91,25 @@ def publish(
     counters = inventory.counters.get(device.gpu.uuid)
     if counters is None:
         return replace(described, taints=taints)
-    name = counter_set(device.gpu.uuid)
-    match device:
-        case FullGpu():
-            consumed = counters.whole(name)
-        case MigPartition(profile=profile, start=start):
+    name = _counter_set(inventory, device.gpu.uuid)
+    match device, counters:
+        case MigPartition(profile=profile, start=start), Counters():
             consumed = counters.partition(name, profile, start)
+        case LatePartition(profile=profile), LateCounters():
+            consumed = counters.partition(name, profile)
+        case _:
+            consumed = counters.whole(name)
     return replace(described, consumes=(consumed,), taints=taints)
 
 
-def counter_set(uuid: str) -> str:
-    """The name of a GPU's counter set: its UUID, which is a DNS label in lower case."""
-    return uuid.lower()
+def _counter_set(inventory: Inventory, uuid: GpuUuid) -> str:
+    """The name of a GPU's counter set: its UUID, which is a DNS label in lower case.
+
+    Sums have a name of their own. What is in use while the binding changes keeps what it consumes,
+    and goes on to consume it from the set that has it.
+    """
+    late = isinstance(inventory.counters.get(uuid), LateCounters)
+    return f"{uuid.lower()}-sums" if late else uuid.lower()
 
 
 def _static(inventory: Inventory) -> list[SlicePlan]:
@@ -141,7 +154,11 @@ def _with_kept(slices: Sequence[Slice], kept: list[Kept]) -> tuple[Slice, ...]:
         devices.insert(each.position, each.device)
         by_name[own.name] = replace(own, devices=tuple(devices))
         for where, counters in each.counters:
+            if counters.name in {c.name for s in by_name.values() for c in s.counter_sets}:
+                continue
             home = by_name.get(where, Slice(name=where))
-            if counters.name not in {c.name for s in by_name.values() for c in s.counter_sets}:
-                by_name[where] = replace(home, counter_sets=(*home.counter_sets, counters))
+            if len(home.counter_sets) >= MAX_COUNTER_SETS:
+                name = SliceName(f"{where}-kept")
+                home = by_name.get(name, Slice(name=name))
+            by_name[home.name] = replace(home, counter_sets=(*home.counter_sets, counters))
     return tuple(by_name[name] for name in sorted(by_name))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from driver.core.claims import Intent
-from driver.core.devices import MigPartition
+from driver.core.devices import LatePartition, MigPartition
 from driver.core.geometry import MigProfile, Placement
 from driver.core.ids import DeviceName, GpuUuid
 from driver.core.ledger import Made
@@ -46,7 +46,17 @@ class FindPartition:
     expected: Made
 
 
-Step = SwitchMode | MakePartition | FindPartition
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenPartition:
+    """For admin access: whoever holds the partition has made it, and destroys it."""
+
+    gpu: GpuUuid
+    device: DeviceName
+    profile: MigProfile
+    placement: Placement
+
+
+Step = SwitchMode | MakePartition | FindPartition | OpenPartition
 
 
 def plan_steps(intent: Intent) -> tuple[Step, ...]:
@@ -56,6 +66,8 @@ def plan_steps(intent: Intent) -> tuple[Step, ...]:
     wanted = sorted((w for w in intent.wanted), key=lambda w: w.device.name)
     for each in wanted:
         device, gpu = each.device, each.device.gpu
+        if isinstance(device, LatePartition):
+            raise TypeError(f"{device.name} has no start yet; bind the intent first")
         if not isinstance(device, MigPartition):
             if gpu.mig.switchable and not each.admin_access:
                 switches.append(SwitchMode(gpu=gpu.uuid, on=False))
@@ -63,6 +75,15 @@ def plan_steps(intent: Intent) -> tuple[Step, ...]:
             compute = device.existing.compute[0]
             made = Made(instance=device.existing.id, compute=compute.id, uuid=compute.uuid)
             partitions.append(FindPartition(gpu=gpu.uuid, device=device.name, expected=made))
+        elif each.admin_access:
+            partitions.append(
+                OpenPartition(
+                    gpu=gpu.uuid,
+                    device=device.name,
+                    profile=device.profile,
+                    placement=device.placement,
+                )
+            )
         else:
             if gpu.mig.switchable:
                 switches.append(SwitchMode(gpu=gpu.uuid, on=True))

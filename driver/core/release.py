@@ -16,7 +16,7 @@ from driver.core.capacity import Move, table
 from driver.core.ids import ClaimUID
 from driver.core.occupancy import Board, Live, Partition, Ref, Whole
 from driver.core.packing import WHOLE
-from driver.core.static_order import static_ranks
+from driver.core.static_order import ranks_of
 
 _EVERYTHING: Final = -1
 """Every slot, also of a board without any."""
@@ -68,7 +68,7 @@ def _devices(board: Board, kind: str) -> Iterator[tuple[int, Ref, Move]]:
         return
     if board.offer is None:
         return
-    of, ranks = table(board.offer), static_ranks(board.offer.geometry)
+    of, ranks = table(board.offer), ranks_of(board.offer)
     for profile, moves in zip(of.profiles, of.moves, strict=True):
         if profile.name == kind:
             for move in moves:

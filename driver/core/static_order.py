@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from types import MappingProxyType
 
-from driver.core.capacity import Move, Table, compile_table, loss
+from driver.core.capacity import Move, Table, compile_table, loss, table
 from driver.core.geometry import Geometry, Offer
 
 
@@ -47,6 +47,21 @@ def _order(base: Table, moves: tuple[Move, ...], direction: int) -> tuple[int, .
         left.remove(best)
         mask |= best.mask
     return tuple(taken)
+
+
+def starts_of(offer: Offer) -> Mapping[str, tuple[int, ...]]:
+    """`static_order` of a board; devices that are all alike are taken one after the other."""
+    if not offer.late:
+        return static_order(offer.geometry)
+    of = table(offer)
+    return {p.name: tuple(m.start for m in x) for p, x in zip(of.profiles, of.moves, strict=True)}
+
+
+def ranks_of(offer: Offer) -> Mapping[tuple[str, int], int]:
+    """The place of (profile, start) in `starts_of`, from 0."""
+    if not offer.late:
+        return static_ranks(offer.geometry)
+    return {(name, n): n for name, starts in starts_of(offer).items() for n in starts}
 
 
 @lru_cache(maxsize=256)

@@ -12,6 +12,7 @@ from typing import Any, Final
 import pynvml
 
 from driver.core.errors import (
+    DriverMismatch,
     DriverNotLoaded,
     GpuLost,
     InUse,
@@ -33,7 +34,7 @@ _KINDS: Final[Mapping[int, tuple[type[NvmlError], str]]] = {
         "the NVIDIA kernel driver is not loaded; check dmesg and the driver container",
     ),
     pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: (
-        DriverNotLoaded,
+        DriverMismatch,
         "library and kernel driver are of different versions; finish the driver update",
     ),
     pynvml.NVML_ERROR_UNINITIALIZED: (DriverNotLoaded, "NVML is not initialised"),

@@ -71,10 +71,14 @@ def _slots(device: Device) -> list[int]:
 
 
 def board(uuid: GpuUuid, devices: Sequence[Seen], sets: Mapping[str, CounterSet]) -> Board | str:
-    """Of the devices of one GPU; or why it cannot be said what the GPU holds."""
-    full = any(isinstance(d.ref, Whole) for d in devices)
+    """Of the devices of one GPU; or why it cannot be said what the GPU holds.
+
+    A full device that is closed is not offered. Nor are partitions that are all closed beside a
+    full device that is open: the GPU is kept whole.
+    """
+    full = any(isinstance(d.ref, Whole) and not d.closed for d in devices)
     partitions = [d for d in devices if isinstance(d.ref, Partition)]
-    if not partitions:
+    if not partitions or (full and all(d.closed for d in partitions)):
         return Board(uuid=uuid, full=full)
     named = {c.counter_set for d in partitions for c in d.device.consumes}
     published = sets.get(next(iter(named))) if len(named) == 1 else None
@@ -120,7 +124,7 @@ def _profile(
         name=name,
         compute_slices=int(name.partition("g")[0]),
         memory_mib=0,
-        max_instances=min(_side_by_side(places), *own),
+        max_instances=min((_side_by_side(places), *own)),
         placements=tuple(places),
         copy_engines=engines["copy_engines"],
         decoders=engines["decoders"],

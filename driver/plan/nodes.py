@@ -107,7 +107,7 @@ def _view(pool: str, slices: Sequence[StoredSlice], held: _Held) -> NodeView:
     return NodeView(
         node=current[0].node or pool,
         boards=tuple(boards),
-        live=_live(holders, refs),
+        live=_live(boards, holders, refs),
         claims=_claims(holders),
         names={ref: d.device.name for ref, d in refs.items()},
         fixed=tuple(
@@ -134,13 +134,19 @@ def _pci(device: Device) -> str:
     return found.value if isinstance(found, Text) else "~"
 
 
-def _live(holders: Mapping[Ref, frozenset[ClaimUID]], refs: Mapping[Ref, Seen]) -> Live:
-    """A slot is withheld if every device on it is closed."""
+def _live(
+    boards: Iterable[Board],
+    holders: Mapping[Ref, frozenset[ClaimUID]],
+    refs: Mapping[Ref, Seen],
+) -> Live:
+    """A slot is withheld if every partition on it is closed."""
     taken = [ref for ref, claims in holders.items() if claims]
+    cut = {b.uuid for b in boards if b.offer is not None}
     closed, usable = dict[GpuUuid, int](), dict[GpuUuid, int]()
-    for seen in refs.values():
-        side = closed if seen.closed else usable
-        side[seen.gpu] = side.get(seen.gpu, 0) | seen.slots
+    for ref, seen in refs.items():
+        if isinstance(ref, Partition) == (seen.gpu in cut):
+            side = closed if seen.closed else usable
+            side[seen.gpu] = side.get(seen.gpu, 0) | seen.slots
     withheld = {gpu: mask & ~usable.get(gpu, 0) for gpu, mask in closed.items()}
     return Live(
         partitions=frozenset(r for r in taken if isinstance(r, Partition)),

@@ -45,7 +45,8 @@ def _way(advice: Advice, claimed: Claimed) -> str:
     if not way.claims:
         return f"  {node}: fits now, {way.device} is free\n"
     ends = "\n".join(f"    {name}" for name in _names(way, claimed))
-    return f"  {node}: {way.device} is free when these {len(way.claims)} end\n{ends}\n"
+    which = "this claim ends" if len(way.claims) == 1 else f"these {len(way.claims)} claims end"
+    return f"  {node}: {way.device} is free once {which}\n{ends}\n"
 
 
 def _names(way: Way, claimed: Claimed) -> list[str]:

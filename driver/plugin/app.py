@@ -135,6 +135,7 @@ def run(settings: PluginSettings) -> int:
         supervisor,
         library=library,
         hardware=hardware,
+        entries=ledger.entries,
         readiness=readiness,
         metrics=metrics,
     )

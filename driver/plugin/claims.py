@@ -18,6 +18,7 @@ from dataclasses import replace
 from pydantic import ValidationError
 
 from api.resource.claim import ResourceClaim
+from driver.core.bind import Crowded, bind, recall, unbound
 from driver.core.cdi import build_spec
 from driver.core.claims import Intent, read_intent
 from driver.core.errors import ClaimError, KubeError, KubeNotFound, NvmlError, StateError
@@ -27,7 +28,7 @@ from driver.core.prepare import MakePartition, plan_steps
 from driver.observe.logs import Log
 from driver.plugin.gpu_locks import GpuLocks
 from driver.plugin.node import Hardware, Identity
-from driver.plugin.partitions import Partitions
+from driver.plugin.partitions import Partitions, Unfinished
 from driver.plugin.served import ServedVersion
 from driver.ports.kube import JsonObject, KubeApi
 from driver.ports.kubelet import (
@@ -95,8 +96,7 @@ class Claims:
             intent = self._read(ref)
             if not intent.wanted:
                 return ()
-            wanted = entry_for(intent, pool=self._identity.pool, boot_id=self._identity.boot_id)
-            entry = self._hand_out_when_free(intent, wanted, deadline)
+            entry = self._hand_out_when_free(intent, deadline)
         except (ClaimError, StateError, NvmlError) as error:
             log.warning("claim not prepared", claim=str(ref), reason=str(error))
             return Failure(message=str(error))
@@ -135,19 +135,34 @@ class Claims:
         except KubeError as error:
             raise ClaimError(f"claim {ref} cannot be read, will be tried again: {error}") from error
 
-    def _hand_out_when_free(self, intent: Intent, wanted: Entry, deadline: float) -> Entry:
+    def _hand_out_when_free(self, intent: Intent, deadline: float) -> Entry:
         """The request to the API is over: what is under a GPU's lock concerns that GPU alone."""
         name = f"claim {intent.namespace}/{intent.name}"
         while True:
             with self._released:
                 releases = self._releases
-            with self._locks.held(wanted.gpus, by=name):
+            with self._locks.held(intent.gpus, by=name):
                 entries = self._ledger.entries()
-                held = conflict(wanted, entries.values())
-                if not held:
-                    return self._hand_out(intent, wanted, entries.get(wanted.uid))
+                match self._place(intent, entries):
+                    case Crowded(reason=held):
+                        pass
+                    case placed:
+                        wanted = self._entry(placed)
+                        held = conflict(wanted, entries.values())
+                        if not held:
+                            return self._hand_out(placed, wanted, entries.get(wanted.uid))
             if not self._wait_for_release(releases, deadline):
                 raise ClaimError(f"{name}: {held}")
+
+    def _place(self, intent: Intent, entries: Mapping[ClaimUID, Entry]) -> Intent | Crowded:
+        """With a start for each partition whose start is left to us."""
+        boot = self._identity.boot_id
+        intent = recall(intent, entries.get(intent.uid), boot_id=boot)
+        there = {gpu: self._partitions.there(gpu) for gpu in unbound(intent)}
+        return bind(intent, entries.values(), there, boot_id=boot)
+
+    def _entry(self, intent: Intent) -> Entry:
+        return entry_for(intent, pool=self._identity.pool, boot_id=self._identity.boot_id)
 
     def _wait_for_release(self, seen: int, deadline: float) -> bool:
         """Whether a claim was released since `seen`, before the deadline."""
@@ -177,9 +192,13 @@ class Claims:
         """The entry, with what was made for it. The intent is on disk before the first step."""
         steps = plan_steps(intent)
         if any(isinstance(step, MakePartition) for step in steps):
+            if not adopt:
+                self._partitions.check(steps)
             self._ledger.put(wanted)
         try:
             made = self._partitions.realise(steps, adopt=adopt)
+        except Unfinished:
+            raise
         except (ClaimError, NvmlError):
             # Undone: what was written down does not exist.
             self._ledger.remove(wanted.uid)

@@ -12,7 +12,13 @@ from collections import deque
 from datetime import UTC, datetime
 from typing import Final
 
-from driver.core.errors import KubeConflict, KubeError, KubeForbidden, KubeNotFound
+from driver.core.errors import (
+    KubeConflict,
+    KubeError,
+    KubeForbidden,
+    KubeInvalid,
+    KubeNotFound,
+)
 from driver.core.ledger import Entry
 from driver.observe.logs import Log
 from driver.plugin.served import ServedVersion
@@ -57,8 +63,8 @@ class DeviceStatus:
                 self._api.apply_status(served.claims, body, manager=_MANAGER)
             except (KubeNotFound, KubeConflict):
                 return  # the claim is gone, or another one has its name
-            except KubeForbidden as error:
-                log.warning("device status is not allowed", claim=entry.uid, reason=str(error))
+            except (KubeForbidden, KubeInvalid) as error:
+                log.warning("device status is refused", claim=entry.uid, reason=str(error))
                 return
             except KubeError as error:
                 log.info("device status not written", claim=entry.uid, reason=str(error))

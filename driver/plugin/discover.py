@@ -7,13 +7,16 @@ are in use stay as they are.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from driver.core.boards import check_binding
 from driver.core.choices import Choices
 from driver.core.errors import ConfigError, NvmlError
+from driver.core.ids import ClaimUID
 from driver.core.inventory import Inventory, build_inventory
+from driver.core.ledger import Entry
+from driver.core.live import find_foreign
 from driver.core.modes import unmatched
 from driver.core.snapshot import NodeSnapshot, with_known_geometry
 from driver.observe.logs import Log
@@ -34,7 +37,7 @@ class Pauses(Protocol):
 
 class Discovery:
     """`pci_gpus` counts NVIDIA display devices on the bus; `rescan` is in seconds. `refuse` is told
-    of a choice that does not fit the hardware.
+    of a choice that does not fit the hardware. `entries`: what the ledger holds.
     """
 
     def __init__(
@@ -47,6 +50,7 @@ class Discovery:
         failed: Callable[[NvmlError], None],
         rescan: float,
         choices: Choices,
+        entries: Callable[[], Mapping[ClaimUID, Entry]],
         refuse: Callable[[ConfigError], None],
         pauses: Pauses,
         wakeup: Wakeup,
@@ -58,6 +62,7 @@ class Discovery:
         self._tell_failure = failed
         self._rescan = rescan
         self._choices = choices
+        self._entries = entries
         self._refuse = refuse
         self._pauses = pauses
         self._wakeup = wakeup
@@ -70,6 +75,7 @@ class Discovery:
 
     def look(self) -> float:
         """One reading; seconds until the next one is due."""
+        before = self._entries()
         try:
             snapshot = self._library.snapshot()
         except NvmlError as error:
@@ -93,7 +99,9 @@ class Discovery:
             # Only a human can mend it; a plugin that guesses would publish what nobody asked for.
             self._refuse(error)
             return self._failed(str(error))
-        if self._hardware.found(inventory):
+        # Of both moments: what is made or taken apart while we read is ours all the same.
+        ours = [*before.values(), *self._entries().values()]
+        if self._hardware.found(inventory, find_foreign(inventory, ours)):
             self._tell_found(inventory)
         self._report("")
         self._pauses.reset()

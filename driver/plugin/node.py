@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from driver.core.ids import PoolName
 from driver.core.inventory import Inventory
+from driver.core.live import Foreign
 from driver.core.names import pool_name
 
 
@@ -34,6 +35,7 @@ class Hardware:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._inventory: Inventory | None = None
+        self._foreign: tuple[Foreign, ...] = ()
         self._problem = "the GPUs have not been read yet"
         self._told: list[Callable[[], None]] = []
 
@@ -47,16 +49,22 @@ class Hardware:
             return self._inventory
 
     @property
+    def foreign(self) -> tuple[Foreign, ...]:
+        """Instances that nobody here made, as of the reading that gave the inventory."""
+        with self._lock:
+            return self._foreign
+
+    @property
     def problem(self) -> str:
         """Why the hardware cannot be read now; empty where the inventory is current."""
         with self._lock:
             return self._problem
 
-    def found(self, inventory: Inventory) -> bool:
+    def found(self, inventory: Inventory, foreign: tuple[Foreign, ...] = ()) -> bool:
         """Take in what discovery read; whether it differs from what was known."""
         with self._lock:
-            changed = inventory != self._inventory
-            self._inventory, self._problem = inventory, ""
+            changed = (inventory, foreign) != (self._inventory, self._foreign)
+            self._inventory, self._foreign, self._problem = inventory, foreign, ""
         if changed:
             for on_change in self._told:
                 on_change()

@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 from driver.core.errors import (
     ClaimError,
+    DriverMismatch,
     DriverNotLoaded,
     GpuLost,
     InUse,
@@ -22,7 +23,7 @@ from driver.core.errors import (
 )
 from driver.core.ids import DeviceName, GpuUuid
 from driver.core.ledger import Entry, Made, Slot
-from driver.core.prepare import FindPartition, MakePartition, Step, SwitchMode
+from driver.core.prepare import FindPartition, MakePartition, OpenPartition, Step, SwitchMode
 from driver.core.snapshot import InstanceFacts
 from driver.observe.logs import Log
 from driver.ports.nvml import MigLibrary
@@ -33,8 +34,14 @@ _IN_USE_SECONDS = 10.0
 _IN_USE_PAUSE = 0.25
 
 
+class Unfinished(ClaimError):
+    """Something of the claim is still on a GPU: what was written down must stay, or nobody would
+    know whose it is.
+    """
+
+
 class Partitions:
-    """`wait(seconds)`: sleeps unless the process ends, as `Event.wait` of the stop event."""
+    """`wait(seconds)`: sleeps unless the process ends, which it says, as `Event.wait`."""
 
     def __init__(
         self,
@@ -47,12 +54,33 @@ class Partitions:
         self._wait = wait
         self._clock = clock
 
+    def there(self, gpu: GpuUuid) -> tuple[InstanceFacts, ...]:
+        """What is on the hardware now, whoever made it."""
+        return self._library.instances(gpu)
+
+    def check(self, steps: tuple[Step, ...]) -> None:
+        """ClaimError where somebody else's instance is in the way. To be asked before anything is
+        written down: from then on, what is at the place passes for ours.
+        """
+        for step in steps:
+            if not isinstance(step, MakePartition):
+                continue
+            for instance in self._library.instances(step.gpu):
+                if instance.placement.mask & step.placement.mask:
+                    raise ClaimError(
+                        f"device {step.device}: GPU instance {instance.id} that Tessera did not"
+                        f" make is at its place on GPU {step.gpu}; destroy it"
+                        f" (nvidia-smi mig -dgi -gi {instance.id}) to free it"
+                    )
+
     def realise(self, steps: tuple[Step, ...], *, adopt: bool) -> dict[DeviceName, Made]:
-        """What was made, by device. `adopt`: an instance at the wanted place may be a rest of an
-        earlier attempt for the same claim. NvmlError or ClaimError: nothing is left.
+        """What was made, by device. `adopt`: an instance at the wanted place is a rest of an
+        earlier attempt for the same claim. NvmlError or ClaimError: nothing is left, unless it is
+        Unfinished.
         """
         made: dict[DeviceName, Made] = {}
         done: list[MakePartition] = []
+        rests = {s for s in steps if isinstance(s, MakePartition)} if adopt else set()
         try:
             for step in steps:
                 match step:
@@ -61,21 +89,33 @@ class Partitions:
                     case FindPartition():
                         self._find(step)
                         made[step.device] = step.expected
+                    case OpenPartition():
+                        made[step.device] = self._open(step)
                     case MakePartition():
-                        made[step.device] = self._make(step, adopt=adopt)
+                        if step in rests:
+                            self._clear(step)
+                            rests.remove(step)
+                        made[step.device] = self._make(step, rests)
                         done.append(step)
-        except (NvmlError, ClaimError):
+        except (NvmlError, ClaimError) as error:
             for step in reversed(done):
-                self._take_back(step, made[step.device])
+                if not self._take_back(step, made[step.device]):
+                    rests.add(step)
             for gpu in {s.gpu for s in steps if isinstance(s, SwitchMode) and s.on}:
                 self.switch_off_if_empty(gpu)
+            if rests:
+                left = ", ".join(sorted(step.device for step in rests))
+                raise Unfinished(
+                    f"{error}; the next attempt clears what is left of {left}"
+                ) from error
             raise
         return made
 
     def release(self, entry: Entry, *, switchable: Callable[[GpuUuid], bool]) -> None:
         """Take apart what was made for `entry`; what is gone, or not ours any more, is left alone.
 
-        A GPU that is lost, or a driver that is not loaded, has no partitions left to destroy.
+        A GPU that is lost or gone, or a driver that is not loaded, has no partitions left to
+        destroy. A driver that is only out of step with its library has.
         """
         touched: set[GpuUuid] = set()
         for holding in reversed(entry.holdings):
@@ -84,7 +124,9 @@ class Partitions:
             touched.add(holding.gpu)
             try:
                 self._destroy(holding.gpu, holding.slot)
-            except (GpuLost, DriverNotLoaded) as error:
+            except DriverMismatch:
+                raise
+            except (GpuLost, DriverNotLoaded, NotFound) as error:
                 log.warning("partition went with its GPU", device=holding.device, reason=str(error))
         for gpu in touched:
             if switchable(gpu):
@@ -120,33 +162,43 @@ class Partitions:
             " whoever manages its partitions has removed it"
         )
 
-    def _make(self, step: MakePartition, *, adopt: bool) -> Made:
+    def _open(self, step: OpenPartition) -> Made:
+        there = self._at(step.gpu, step.profile.id, step.placement.start)
+        if there is None or not there.compute:
+            raise ClaimError(
+                f"device {step.device} is not there now: admin access opens a partition that"
+                " another claim uses, and makes none"
+            )
+        compute = there.compute[0]
+        return Made(instance=there.id, compute=compute.id, uuid=compute.uuid)
+
+    def _clear(self, step: MakePartition) -> None:
         there = self._at(step.gpu, step.profile.id, step.placement.start)
         if there is not None:
-            if not adopt:
-                raise ClaimError(
-                    f"device {step.device}: GPU instance {there.id} that Tessera did not make is at"
-                    f" its place on GPU {step.gpu}; destroy it (nvidia-smi mig -dgi) to free it"
-                )
             self._remove(step.gpu, there)
+
+    def _make(self, step: MakePartition, rests: set[MakePartition]) -> Made:
         instance = self._library.create(step.gpu, step.profile, step.placement)
         try:
             compute = self._library.create_compute(step.gpu, instance)
         except NvmlError:
-            self._quietly(lambda: self._library.destroy(step.gpu, instance))
+            if not self._quietly(lambda: self._library.destroy(step.gpu, instance)):
+                rests.add(step)
             raise
         return Made(instance=instance, compute=compute.id, uuid=compute.uuid)
 
-    def _take_back(self, step: MakePartition, made: Made) -> None:
+    def _take_back(self, step: MakePartition, made: Made) -> bool:
         self._quietly(lambda: self._library.destroy_compute(step.gpu, made.instance, made.compute))
-        self._quietly(lambda: self._library.destroy(step.gpu, made.instance))
+        return self._quietly(lambda: self._library.destroy(step.gpu, made.instance))
 
-    def _quietly(self, undo: Callable[[], None]) -> None:
+    def _quietly(self, undo: Callable[[], None]) -> bool:
         """Part of undoing: what fails is told, and the first error is the one that counts."""
         try:
-            self._patiently(undo)
+            self._gone(undo)
         except NvmlError as error:
             log.error("a step could not be taken back", reason=str(error))
+            return False
+        return True
 
     def _destroy(self, gpu: GpuUuid, slot: Slot) -> None:
         for instance in self._library.instances(gpu):
@@ -176,9 +228,8 @@ class Partitions:
             try:
                 destroy()
             except InUse:
-                if self._clock() >= deadline:
+                if self._clock() >= deadline or self._wait(_IN_USE_PAUSE):
                     raise
-                self._wait(_IN_USE_PAUSE)
             else:
                 return
 

@@ -22,10 +22,11 @@ from driver.core.errors import ContractError, KubeConflict, KubeError, KubeInval
 from driver.core.ids import ClaimUID, DeviceName, SliceName
 from driver.core.inventory import Inventory
 from driver.core.ledger import Entry
-from driver.core.live import find_foreign, live_state, withholding_taints
+from driver.core.live import live_state, withholding_taints
 from driver.core.occupancy import NOTHING, Live
 from driver.core.pools import Kept, build_pool
 from driver.core.reorder import settle, was_choice
+from driver.core.rerank import MOST_BEHIND
 from driver.observe.logs import Log
 from driver.plugin.allocations import Allocations
 from driver.plugin.discover import Pauses
@@ -170,26 +171,22 @@ class Publisher:
 
     def _wanted(self, inventory: Inventory, stored: Collection[StoredSlice]) -> tuple[Pool, float]:
         """The pool to publish, and seconds until it should be looked at again."""
-        entries = self._entries()
-        foreign = find_foreign(inventory, entries.values())
+        # What an earlier boot handed out holds nothing any more.
+        entries = [e for e in self._entries().values() if e.boot_id == self._identity.boot_id]
+        foreign = self._hardware.foreign
         live = NOTHING
         behind = 0
         if self._choices.follow:
             news = self._allocations.take_new()
             behind = self._judge(inventory, news)
-            live = live_state(inventory, self._allocations.devices(), entries.values(), foreign)
+            live = live_state(inventory, self._allocations.devices(), entries, foreign)
             self._live = live
-        in_use = {
-            h.device
-            for e in entries.values()
-            for h in e.holdings
-            if e.boot_id == self._identity.boot_id
-        }
+        in_use = {h.device for e in entries for h in e.holdings}
         fresh = build_pool(
             inventory,
             driver=self._identity.driver,
             node=self._identity.node,
-            live=live,
+            live=live if behind <= MOST_BEHIND else NOTHING,
             choices=self._choices,
             kept=kept_devices(stored, in_use=in_use | self._allocations.devices()),
             taints=withholding_taints(

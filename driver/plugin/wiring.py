@@ -79,6 +79,7 @@ def discovery(
     *,
     library: GpuLibrary,
     hardware: Hardware,
+    entries: Callable[[], Mapping[ClaimUID, Entry]],
     readiness: Readiness,
     metrics: Metrics,
 ) -> Discovery:
@@ -93,6 +94,7 @@ def discovery(
         failed=failed,
         rescan=settings.rescan_seconds,
         choices=choices(settings),
+        entries=entries,
         refuse=supervisor.fail,
         pauses=Backoff(base=0.5, cap=30.0),
         wakeup=supervisor.wakeup(),
