@@ -31,8 +31,6 @@ from api.resource.types import (
 )
 
 GROUP: Final = "resource.k8s.io"
-VERSIONS: Final = ("v1", "v1beta2", "v1beta1")
-"""Newest first; a server is spoken to in the first one that it serves."""
 
 JsonObject = dict[str, Any]
 

@@ -10,9 +10,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
+from api.resource.codec import GROUP
 from driver.core.errors import KubeNotFound
 from driver.ports.kube import KubeApi, ServerVersion
-from driver.ports.resources import RESOURCE_GROUP
 
 PREFERRED: Final = ("v1", "v1beta2", "v1beta1")
 """Best first."""
@@ -27,7 +27,7 @@ class ServerFacts:
 
 def discover(api: KubeApi) -> ServerFacts:
     version = api.server_version()
-    served = api.served_versions(RESOURCE_GROUP)
+    served = api.served_versions(GROUP)
     return ServerFacts(version=version, resource_version=choose(served, server=version))
 
 
@@ -37,7 +37,7 @@ def choose(served: Collection[str], *, server: ServerVersion) -> str:
             return version
     what_is = f"serves only {', '.join(sorted(served))}" if served else "does not serve it"
     raise KubeNotFound(
-        f"Tessera needs Kubernetes >= 1.34 with {RESOURCE_GROUP} in one of"
+        f"Tessera needs Kubernetes >= 1.34 with {GROUP} in one of"
         f" {', '.join(PREFERRED)}; this server is {server} and {what_is}",
-        what=f"discover {RESOURCE_GROUP}",
+        what=f"discover {GROUP}",
     )

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from api.resource.codec import GROUP
 from driver.ports.kube import Resource
-
-RESOURCE_GROUP: Final = "resource.k8s.io"
 
 NODES: Final = Resource(group="", version="v1", plural="nodes", kind="Node")
 PODS: Final = Resource(group="", version="v1", plural="pods", kind="Pod", namespaced=True)
@@ -23,14 +22,12 @@ JOBS: Final = Resource(group="batch", version="v1", plural="jobs", kind="Job", n
 
 
 def resource_slices(version: str = "v1") -> Resource:
-    return Resource(
-        group=RESOURCE_GROUP, version=version, plural="resourceslices", kind="ResourceSlice"
-    )
+    return Resource(group=GROUP, version=version, plural="resourceslices", kind="ResourceSlice")
 
 
 def resource_claims(version: str = "v1") -> Resource:
     return Resource(
-        group=RESOURCE_GROUP,
+        group=GROUP,
         version=version,
         plural="resourceclaims",
         kind="ResourceClaim",
@@ -39,13 +36,9 @@ def resource_claims(version: str = "v1") -> Resource:
 
 
 def device_classes(version: str = "v1") -> Resource:
-    return Resource(
-        group=RESOURCE_GROUP, version=version, plural="deviceclasses", kind="DeviceClass"
-    )
+    return Resource(group=GROUP, version=version, plural="deviceclasses", kind="DeviceClass")
 
 
 def device_taint_rules(version: str = "v1") -> Resource:
     """v1 since 1.37; before that a beta or alpha API that is off by default."""
-    return Resource(
-        group=RESOURCE_GROUP, version=version, plural="devicetaintrules", kind="DeviceTaintRule"
-    )
+    return Resource(group=GROUP, version=version, plural="devicetaintrules", kind="DeviceTaintRule")

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from hypothesis import given, settings, strategies as st
 
-from api.resource.codec import VERSIONS, NodeOwner
+from api.resource.codec import NodeOwner
 from api.resource.types import Pool
 from driver.core.diff import Put, plan_writes
+from driver.kube.versions import PREFERRED
 from tests.property.server import Server, View
 from tests.property.strategies import DRIVER, NODE, OWNERS, POOL, pools
 
@@ -81,7 +82,7 @@ def settled(server: Server, wanted: Pool, owner: NodeOwner) -> None:
 
 
 @settings(max_examples=200)
-@given(st.lists(ROUNDS, max_size=4), pools(), OWNERS, st.sampled_from(VERSIONS))
+@given(st.lists(ROUNDS, max_size=4), pools(), OWNERS, st.sampled_from(PREFERRED))
 def test_any_history_converges_in_one_round_and_misleads_no_reader(history, wanted, owner, version):
     server, seen = Server(version), set[View]()
     for each in history:
