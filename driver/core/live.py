@@ -90,7 +90,9 @@ def find_foreign(inventory: Inventory, entries: Iterable[Entry]) -> tuple[Foreig
         (h.gpu, h.slot.start, h.slot.size)
         for e in entries
         for h in e.holdings
-        if h.slot is not None and h.slot.ours and (read_late_name(h.device) is not None) == (h.gpu in late)
+        if h.slot is not None
+        and h.slot.ours
+        and (read_late_name(h.device) is not None) == (h.gpu in late)
     }
     boards = {b.uuid for b in inventory.boards}
     return tuple(
