@@ -137,7 +137,7 @@ class Traffic:
         self._due: list[Due] = []
         self._came = 0
         self.allocated = Counter[str]()
-        self.refused = 0
+        self.refused: set[str] = set()
 
     def run(self, allocations: int) -> None:
         began = time.monotonic()
@@ -168,13 +168,19 @@ class Traffic:
         if isinstance(heard, Exception):
             raise heard
         if heard.refused:
-            if heard.name not in self._prepared:
-                self.refused += self._gone(PODS, heard.name)
-                self._gone(CLAIMS, heard.name)
+            self._refuse(heard.name)
         elif heard.device is None:
             self._gone(CLAIMS, heard.name)
-        else:
+        elif heard.name not in self.refused:
             self._start(heard.name)
+
+    def _refuse(self, name: str) -> None:
+        """It leaves. Told again, or told late: nothing; one that was placed meanwhile stays."""
+        if name in self._prepared or name in self.refused:
+            return
+        if self._gone(PODS, name):
+            self.refused.add(name)
+            self._gone(CLAIMS, name)
 
     def _start(self, name: str) -> None:
         life = self._random.expovariate(1 / LIFE)
@@ -210,7 +216,7 @@ def measure() -> dict[str, Result]:
             counted = node.metric("tessera_allocations_total")
         client.close()
     print(
-        f"allocated {dict(traffic.allocated)}, refused {traffic.refused}; the plugin counted"
+        f"allocated {dict(traffic.allocated)}, refused {len(traffic.refused)}; the plugin counted"
         f" {counted}",
         file=sys.stderr,
     )
