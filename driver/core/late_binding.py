@@ -88,7 +88,7 @@ def choose_start(
     if game is None or layout not in game.grown:
         return None
     of, ranks = table(offer), static_ranks(offer.geometry)
-    mask, used = 0, of.nothing
+    mask, used = blocked, of.nothing
     position = names.index(profile)
     moves = _moves(offer)
     for one in layout:
