@@ -17,18 +17,22 @@ from driver.ports.nvml import MigMode
 
 @dataclass
 class MemoryMig:
-    """`fail`: raised at the n-th call (from 1) of a method, by its name. `calls`: in order."""
+    """`fail`: raised at the n-th call (from 1) of a method, by its name. `calls`: in order.
+    `waiting`: GPUs whose mode changes at their next reset.
+    """
 
     on: set[GpuUuid] = field(default_factory=set)
     held: dict[GpuUuid, list[InstanceFacts]] = field(default_factory=lambda: defaultdict(list))
     fail: dict[tuple[str, int], NvmlError] = field(default_factory=dict)
+    waiting: set[GpuUuid] = field(default_factory=set)
     busy: set[int] = field(default_factory=set)
     calls: list[str] = field(default_factory=list)
     made: int = 0
 
     def mode(self, gpu: GpuUuid) -> MigMode:
         self._call("mode")
-        return MigMode(enabled=gpu in self.on, pending=gpu in self.on)
+        on = gpu in self.on
+        return MigMode(enabled=on, pending=on != (gpu in self.waiting))
 
     def set_mode(self, gpu: GpuUuid, *, on: bool) -> None:
         self._call("set_mode")

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 import pytest
 
 from driver.core.choices import Choices
 from driver.core.errors import DriverNotLoaded
-from driver.core.snapshot import LostGpu, NodeSnapshot
+from driver.core.geometry import Placement
+from driver.core.ids import CdiId, ClaimUID, DeviceName, PoolName
+from driver.core.ledger import Entry, Holding, Slot
+from driver.core.live import Foreign
+from driver.core.snapshot import InstanceFacts, LostGpu, NodeSnapshot
 from driver.plugin.discover import Discovery
 from driver.plugin.node import Hardware
 from driver.plugin.supervise import Wakeup
-from tests.plugin.stubs import Library, snapshot
+from tests.plugin.nodes import mig_gpu, mig_snapshot
+from tests.plugin.stubs import Library, gpu, snapshot
+
+Entries = Callable[[], Mapping[ClaimUID, Entry]]
 
 UNLOADED = DriverNotLoaded("the driver is not loaded", call="nvmlInit", code=9)
 
@@ -38,7 +46,7 @@ class Watched:
 
 
 def discovery(
-    *answers: NodeSnapshot | DriverNotLoaded, on_bus: int = 0
+    *answers: NodeSnapshot | DriverNotLoaded, on_bus: int = 0, entries: Entries = dict
 ) -> tuple[Discovery, Hardware, Library, Watched]:
     seen = Watched()
     library = Library(list(answers))
@@ -56,6 +64,7 @@ def discovery(
         failed=lambda _: None,
         rescan=60.0,
         choices=Choices(),
+        entries=entries,
         refuse=lambda error: pytest.fail(str(error)),
         pauses=Steps(),
         wakeup=Wakeup(),
@@ -111,3 +120,76 @@ def test_a_lost_gpu_does_not_hide_the_others() -> None:
     made.look()
     assert hardware.inventory is not None
     assert len(hardware.inventory.devices) == 1
+
+
+CUT = mig_snapshot(
+    mig_gpu(0, InstanceFacts(id=1, profile_id=19, placement=Placement(start=0, size=1)))
+)
+FOREIGN = (Foreign(gpu=gpu(0).uuid, instance=1, slots=1),)
+
+
+def entry_at(start: int) -> Entry:
+    """A claim that holds one slot of GPU 0."""
+    holding = Holding(
+        request="r",
+        pool=PoolName("p"),
+        device=DeviceName(f"d-{start}"),
+        gpu=gpu(0).uuid,
+        cdi_id=CdiId("c"),
+        slot=Slot(profile="1g.10gb", start=start, size=1, ours=True),
+    )
+    return Entry(uid=ClaimUID("a"), namespace="ns", name="a", boot_id="boot-1", holdings=(holding,))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "foreign"),
+    [
+        ([], [], FOREIGN),
+        ([entry_at(1)], [entry_at(1)], FOREIGN),
+        ([entry_at(0)], [entry_at(0)], ()),
+        ([], [entry_at(0)], ()),
+        ([entry_at(0)], [], ()),
+    ],
+    ids=["nobody's", "another place", "ours", "made meanwhile", "destroyed meanwhile"],
+)
+def test_an_instance_is_foreign_if_no_claim_explains_it_while_it_is_read(
+    before: list[Entry], after: list[Entry], foreign: tuple[Foreign, ...]
+) -> None:
+    told = [before, after]
+    made, hardware, _, _ = discovery(CUT, entries=lambda: {e.uid: e for e in told.pop(0)})
+    made.look()
+    assert hardware.foreign == foreign
+
+
+def test_what_a_claim_left_after_the_reading_is_not_taken_for_foreign() -> None:
+    ledger = {ClaimUID("a"): entry_at(0)}
+    made, hardware, _, seen = discovery(CUT, entries=lambda: dict(ledger))
+    made.look()
+    ledger.clear()
+    assert not hardware.foreign
+    made.look()  # it is still there: now nobody knows whose it is
+    assert hardware.foreign == FOREIGN
+    assert seen.changes == 2
+
+
+def test_a_geometry_that_cannot_be_read_for_once_withdraws_nothing() -> None:
+    whole = mig_snapshot(mig_gpu(0))
+    blind = replace(whole.gpus[0].mig, geometry=None)
+    made, hardware, _, seen = discovery(whole, mig_snapshot(replace(whole.gpus[0], mig=blind)))
+    made.look()
+    made.look()
+    assert hardware.inventory is not None
+    assert len(hardware.inventory.devices) == 1 + 17
+    assert seen.changes == 1
+
+
+def test_a_choice_that_does_not_fit_the_hardware_is_refused() -> None:
+    refused: list[str] = []
+    made, hardware, _, seen = discovery(mig_snapshot(mig_gpu(0)))
+    made._choices = Choices(profiles=("1g.5gb",))
+    made._refuse = lambda error: refused.append(str(error))
+    made.look()
+    assert hardware.inventory is None
+    assert len(refused) == 1
+    assert "1g.5gb" in refused[0]
+    assert seen.reports[-1] == refused[0]

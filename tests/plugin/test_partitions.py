@@ -23,7 +23,6 @@ from driver.core.ledger import Entry, Holding, Made, Phase, Slot
 from driver.core.prepare import FindPartition, MakePartition, OpenPartition, Step, SwitchMode
 from driver.core.snapshot import ComputeFacts, InstanceFacts
 from driver.plugin.partitions import Partitions, Unfinished
-from driver.ports.nvml import MigMode
 from tests.data.mig_boards import H100
 from tests.plugin.mig import MemoryMig, error
 
@@ -294,8 +293,7 @@ def test_somebody_elses_instance_is_named_before_anything_is_written_down(there)
 
 
 def test_a_gpu_that_waits_for_a_reset_is_not_switched() -> None:
-    mig = MemoryMig()
-    mig.mode = lambda gpu: MigMode(enabled=False, pending=True)  # type: ignore[method-assign]
+    mig = MemoryMig(waiting={A})
     with pytest.raises(ClaimError, match="GPU-a waits for a reset"):
         over(mig).realise(STEPS[:1], adopt=False)
 
