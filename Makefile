@@ -8,7 +8,7 @@ KIND := $(BIN)/python -m hack.kind
 # Two is what the smallest machine has; more workers make timings worse, not tests faster.
 JOBS ?= 2
 
-.PHONY: help setup check test e2e demo kind-demo test-gpu bench image cluster cluster-down lock protos clean
+.PHONY: help setup check test e2e demo kind-demo test-gpu bench bench-packing bench-scheduler bench-order image cluster cluster-down lock protos clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -60,6 +60,15 @@ test-gpu: setup ## Read-only tests on this machine's GPUs
 
 bench: setup ## Start, prepare and memory of the plugin, beside their floors
 	$(BIN)/python -m tests.bench
+
+bench-packing: setup ## How well the order packs, beside the exact optimum and other orders (minutes)
+	$(BIN)/python -m tests.bench.packing
+
+bench-scheduler: setup ## What our slices cost kube-scheduler, on a real control plane (a quarter of an hour)
+	$(BIN)/python -m tests.bench.scheduler
+
+bench-order: setup ## Whether the order follows allocations, on a real control plane (minutes)
+	$(BIN)/python -m tests.bench.order
 
 lock: ## Resolve the dependencies anew; the lock files hold hashes and no address
 	$(BIN)/pip install --quiet uv
