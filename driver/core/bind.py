@@ -37,7 +37,7 @@ def recall(intent: Intent, known: Entry | None, *, boot_id: str) -> Intent:
     starts = {
         (h.device, h.gpu, h.slot.profile): h.slot.start
         for h in known.holdings
-        if h.slot is not None and h.slot.ours
+        if h.slot is not None
     }
     wanted = []
     for each in intent.wanted:
@@ -68,7 +68,8 @@ def bind(
     """Every partition with a start. `held`: the ledger; `there`: what is on each of `unbound`.
 
     An instance that no entry explains blocks its slots: it is foreign, or a rest of ours that could
-    not be destroyed. ClaimError for admin access, which would take room without a right to it.
+    not be destroyed. Admin access is to the partition that another claim has under that name;
+    ClaimError where none has.
     """
     present = [e for e in held if e.boot_id == boot_id]
     others = [e for e in present if e.uid != intent.uid]
@@ -81,11 +82,8 @@ def bind(
             wanted.append(each)
             continue
         if each.admin_access:
-            raise ClaimError(
-                f"claim {intent.namespace}/{intent.name}: device {device.name} has no place that"
-                " could be watched; ask for admin access to the full GPU",
-                retryable=False,
-            )
+            wanted.append(replace(each, device=device.at(_watched(device, others, intent))))
+            continue
         gpu = device.gpu.uuid
         running, blocked = _taken(device, others)
         running += [(d.profile.name, d.start) for d in own if d.gpu.uuid == gpu]
@@ -96,6 +94,16 @@ def bind(
         own.append(device.at(start))
         wanted.append(replace(each, device=own[-1]))
     return replace(intent, wanted=tuple(wanted))
+
+
+def _watched(device: LatePartition, others: Sequence[Entry], intent: Intent) -> int:
+    for holding in (h for e in others for h in e.holdings):
+        if (holding.gpu, holding.device) == (device.gpu.uuid, device.name) and holding.slot:
+            return holding.slot.start
+    raise ClaimError(
+        f"claim {intent.namespace}/{intent.name}: there is no partition {device.name} now that"
+        " could be watched; it is made when a claim needs it"
+    )
 
 
 def _taken(device: LatePartition, others: Sequence[Entry]) -> tuple[list[tuple[str, int]], int]:

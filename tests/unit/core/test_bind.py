@@ -137,10 +137,18 @@ def test_nothing_is_written_down_or_made_of_a_partition_without_a_start():
             step(wanted)
 
 
-def test_admin_access_takes_no_room():
-    with pytest.raises(ClaimError, match="ask for admin access to the full GPU") as refused:
-        place(intent(small(0), adminAccess=True))
-    assert not refused.value.retryable
+def test_admin_access_is_to_the_partition_that_another_claim_has_and_takes_no_room():
+    watcher = intent(small(1), uid="watcher", adminAccess=True)
+    with pytest.raises(ClaimError, match="no partition gpu-00000001-mig-1g10gb-n1 now"):
+        place(watcher)
+    held = [entry(place(intent(small(0), uid="a")))]
+    held.append(entry(place(intent(small(1), uid="b"), held)))
+    watching = entry(place(watcher, held))
+    assert place_of(watching) == place_of(held[1]) == [4]
+    assert starts(place(watcher, [watching])) == [4]
+    assert starts(place(intent(small(2)), [*held, watching])) == starts(
+        place(intent(small(2)), held)
+    )
 
 
 def test_a_start_that_the_profile_does_not_have_is_not_recalled():
