@@ -57,7 +57,10 @@ def build_inventory(snapshot: NodeSnapshot, choices: Choices = DEFAULT) -> Inven
     facts = {g.uuid: g for g in gpus}
     counters: dict[GpuUuid, Counters | LateCounters] = {}
     for board in made.boards:
-        if board.offer is not None and (found := _counters(board.offer)) is not None:
+        # Without a partition to exclude, a counter would be consumed that no slice holds.
+        if board.offer is None or not board.partitions():
+            continue
+        if (found := _counters(board.offer)) is not None:
             counters[board.uuid] = found
     devices: dict[DeviceName, Allocatable] = {}
     for board in made.boards:

@@ -2,11 +2,15 @@
 
 import pytest
 
+from api.resource.limits import problems
 from api.resource.types import Number, Text, Version
+from driver.core.choices import Choices
 from driver.core.devices import clamp, describe, semantic_version
 from driver.core.inventory import build_inventory
+from driver.core.pools import build_pool
 from driver.core.snapshot import DriverFacts, MigState, PciAddress
-from tests.unit.core.given import FACTS, gpu, snapshot, uuid
+from tests.data.mig_boards import H100
+from tests.unit.core.given import DRIVER, FACTS, NODE, gpu, snapshot, uuid
 
 
 def test_devices_are_ordered_by_address_whatever_the_index_says():
@@ -99,3 +103,11 @@ def test_a_text_is_cut_to_64_bytes_between_characters(text, fits):
 def test_a_gpu_in_mig_mode_is_no_whole_gpu() -> None:
     inventory = build_inventory(snapshot(gpu(0, mig=MigState(capable=True, enabled=True)), gpu(1)))
     assert [d.gpu.index for d in inventory.devices.values()] == [1]
+
+
+def test_a_board_that_offers_no_partition_has_no_counters() -> None:
+    whole = gpu(0, mig=MigState(capable=True, switchable=True, geometry=H100))
+    inventory = build_inventory(snapshot(whole), Choices(profiles=()))
+    assert [*inventory.devices] == ["gpu-00000000"]
+    assert not inventory.counters
+    assert list(problems(build_pool(inventory, driver=DRIVER, node=NODE))) == []
