@@ -3,8 +3,22 @@
 from typing import Any
 
 from api.resource.claim import ResourceClaim
-from driver.core.ids import GpuUuid, PoolName
-from driver.core.snapshot import DriverFacts, GpuFacts, MigState, NodeSnapshot, PciAddress
+from driver.core.claims import Intent, Wanted
+from driver.core.geometry import Geometry
+from driver.core.ids import ClaimUID, DeviceName, GpuUuid, PoolName
+from driver.core.inventory import Inventory
+from driver.core.ledger import Entry, entry_for
+from driver.core.names import partition_name
+from driver.core.snapshot import (
+    ComputeFacts,
+    DriverFacts,
+    GpuFacts,
+    InstanceFacts,
+    MigState,
+    NodeSnapshot,
+    PciAddress,
+)
+from tests.data.mig_boards import H100
 
 DRIVER = "gpu.tessera.dev"
 NODE = "node-1"
@@ -46,3 +60,37 @@ def claim(*results: dict[str, Any], **devices: Any) -> ResourceClaim:
             "status": {"allocation": {"devices": {"results": results, **devices}}},
         }
     )
+
+
+def cut(number: int, *instances: InstanceFacts, board: Geometry = H100, **mig: Any) -> GpuFacts:
+    """A GPU that can be cut without a reset, unless `mig` says otherwise."""
+    state: dict[str, Any] = {"capable": True, "switchable": True, "geometry": board}
+    return gpu(number, mig=MigState(**{**state, "instances": instances, **mig}))
+
+
+def instance(profile: str, start: int, *uuids: str, number: int = 1) -> InstanceFacts:
+    """On an H100, with a compute instance for each UUID."""
+    found = H100.profile(profile)
+    return InstanceFacts(
+        id=number,
+        profile_id=found.id,
+        placement=next(p for p in found.placements if p.start == start),
+        compute=tuple(ComputeFacts(id=n, uuid=uuid) for n, uuid in enumerate(uuids)),
+    )
+
+
+def part(number: int, profile: str, start: int) -> DeviceName:
+    """The name of a partition."""
+    return partition_name(DeviceName(f"gpu-{number:08x}"), profile, start)
+
+
+def entry(
+    name: str, inventory: Inventory, *devices: str, boot: str = "boot-1", admin: bool = False
+) -> Entry:
+    """What is written down for claim `name` before it is prepared."""
+    wanted = tuple(
+        Wanted(request="gpu", device=inventory.devices[DeviceName(d)], admin_access=admin)
+        for d in devices
+    )
+    intent = Intent(namespace="ns", name=name, uid=ClaimUID(f"uid-{name}"), wanted=wanted)
+    return entry_for(intent, pool=POOL, boot_id=boot)

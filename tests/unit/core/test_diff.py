@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from api.resource.codec import NodeOwner, StoredSlice
-from api.resource.types import Device, Pool, Slice
+from api.resource.types import CounterSet, Device, Pool, Slice
 from driver.core.diff import Delete, plan_writes
 from tests.unit.core.given import DRIVER, NODE, POOL
 
@@ -174,3 +174,50 @@ def test_the_other_writes_of_a_round_say_why_too():
     ]
     same_count = [stored(A, count=2), stored(part("z"), count=2)]
     assert plan_writes(pool(A, B), same_count, owner=OWNER)[1].reason == "new generation"
+
+
+MANY_A, MANY_B = part("a", "1", "2", "3"), part("b", "4", "5")
+TURNED_A, TURNED_B = part("a", "3", "1", "2"), part("b", "5", "4")
+MANY = (stored(MANY_A), stored(MANY_B), stored(C))
+
+
+def test_any_number_of_new_orders_is_written_in_place():
+    assert plan(pool(TURNED_A, TURNED_B, C), *MANY) == ["replace a at 5", "replace b at 5"]
+
+
+def test_one_change_beside_new_orders_is_written_in_place_too():
+    assert plan(pool(TURNED_A, TURNED_B, part("c", "x")), *MANY) == [
+        "replace a at 5",
+        "replace b at 5",
+        "replace c at 5",
+    ]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        part("a", "3", "1"),
+        part("a", "3", "1", "2", "9"),
+        part("a", "3", "1", "9"),
+        replace(
+            TURNED_A,
+            devices=(replace(TURNED_A.devices[0], capacity=(("m", 1),)), *TURNED_A.devices[1:]),
+        ),
+        replace(TURNED_A, counter_sets=(CounterSet(name="s", counters=(("c", 1),)),)),
+    ],
+    ids=["one fewer", "one more", "another", "one looks different", "counters differ"],
+)
+def test_what_is_more_than_a_new_order_counts_as_a_change(other):
+    assert plan(pool(other, part("b", "x"), C), *MANY) == [
+        f"replace {name} at 6" for name in ("a", "b", "c")
+    ]
+    assert plan(pool(other, TURNED_B, C), *MANY) == ["replace a at 5", "replace b at 5"]
+
+
+def test_new_orders_complete_an_interrupted_bump_at_its_generation():
+    half = (stored(TURNED_A, generation=6), stored(MANY_B), stored(C))
+    assert plan(pool(MANY_A, TURNED_B, C), *half) == [
+        "replace a at 6",
+        "replace b at 6",
+        "replace c at 6",
+    ]

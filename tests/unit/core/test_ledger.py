@@ -7,8 +7,27 @@ import pytest
 from driver.core.claims import Intent, Wanted
 from driver.core.ids import ClaimUID
 from driver.core.inventory import build_inventory
-from driver.core.ledger import Entry, Holding, Phase, conflict, entry_for
-from tests.unit.core.given import POOL, gpu, snapshot, uuid
+from driver.core.ledger import (
+    Entry,
+    Holding,
+    Made,
+    Phase,
+    Slot,
+    conflict,
+    entry_for,
+    same_claim,
+    with_made,
+)
+from tests.unit.core.given import (
+    POOL,
+    cut,
+    entry as given_entry,
+    gpu,
+    instance,
+    part,
+    snapshot,
+    uuid,
+)
 
 ONE, TWO = build_inventory(snapshot(gpu(1), gpu(2))).devices.values()
 
@@ -80,3 +99,70 @@ def test_a_part_of_a_gpu_keeps_the_whole_one_from_others():
     message = conflict(entry("new", ONE), [replace(HELD, holdings=(part,))])
     assert message.startswith("device gpu-00000001 is still held")
     assert "as gpu-00000001-mig-1g10gb-0" in message
+
+
+CUT = build_inventory(snapshot(cut(1), cut(2)))
+
+
+def cut_entry(name, *devices, **how):
+    return given_entry(name, CUT, *devices, **how)
+
+
+SMALL = part(1, "1g.10gb", 3)
+MADE = Made(instance=7, compute=0, uuid="MIG-7")
+
+
+def test_a_partition_is_held_by_its_slots_and_its_instance_is_filled_in_when_it_is_made():
+    (holding,) = cut_entry("a", SMALL).holdings
+    assert holding.slot == Slot(profile="1g.10gb", start=3, size=1, ours=True)
+    assert (holding.mask, holding.uuid) == (0b1000, uuid(1))
+    (after,) = with_made(cut_entry("a", SMALL), SMALL, MADE).holdings
+    assert (after.mask, after.uuid) == (0b1000, "MIG-7")
+    assert with_made(cut_entry("a", SMALL), part(1, "1g.10gb", 4), MADE) == cut_entry("a", SMALL)
+
+
+def test_an_administrators_partition_is_never_ours_and_known_from_the_start():
+    node = build_inventory(
+        snapshot(cut(1, instance("1g.10gb", 3, "MIG-x"), enabled=True, switchable=False))
+    )
+    (holding,) = given_entry("a", node, SMALL).holdings
+    assert holding.slot == Slot(
+        profile="1g.10gb",
+        start=3,
+        size=1,
+        ours=False,
+        made=Made(instance=1, compute=0, uuid="MIG-x"),
+    )
+
+
+def test_what_is_only_looked_at_is_never_ours():
+    (holding,) = cut_entry("a", SMALL, admin=True).holdings
+    assert holding.slot == Slot(profile="1g.10gb", start=3, size=1, ours=False)
+
+
+@pytest.mark.parametrize("admin", [False, True])
+def test_an_entry_is_of_the_same_claim_whether_its_partition_is_made_or_not(admin):
+    wanted = cut_entry("a", SMALL, admin=admin)
+    made = with_made(wanted, SMALL, MADE)
+    assert same_claim(made, wanted)
+    assert same_claim(wanted, made)
+    assert not same_claim(made, cut_entry("a", part(1, "1g.10gb", 4), admin=admin))
+    assert not same_claim(made, cut_entry("a", SMALL, admin=admin, boot="boot-2"))
+
+
+@pytest.mark.parametrize(
+    ("held", "wanted", "refused"),
+    [
+        (SMALL, SMALL, True),
+        (SMALL, part(1, "1g.10gb", 2), False),
+        (SMALL, part(1, "1g.20gb", 2), True),
+        (SMALL, part(1, "4g.40gb", 0), True),
+        (SMALL, part(1, "3g.40gb", 4), False),
+        (SMALL, part(2, "1g.10gb", 3), False),
+        (SMALL, "gpu-00000001", True),
+        ("gpu-00000001", SMALL, True),
+        ("gpu-00000001", "gpu-00000002", False),
+    ],
+)
+def test_devices_conflict_where_their_slots_do(held, wanted, refused):
+    assert bool(conflict(cut_entry("new", wanted), [cut_entry("old", held)])) is refused

@@ -1,0 +1,111 @@
+"""When a published order is replaced, as playbooks: stored, true state, what is published next."""
+
+from dataclasses import replace
+
+import pytest
+
+from api.resource.codec import NodeOwner, StoredSlice
+from api.resource.types import Device, Taint, TaintEffect
+from driver.core.choices import DEFAULT
+from driver.core.inventory import build_inventory
+from driver.core.occupancy import NOTHING
+from driver.core.pools import build_pool
+from driver.core.reorder import settle, was_choice
+from tests.unit.core.given import DRIVER, NODE, cut, part, snapshot
+from tests.unit.core.given_mig import live
+
+TWO = build_inventory(snapshot(cut(0), cut(1)))
+ON_1 = live("1:1g.10gb@6")
+
+
+def pool(state=NOTHING, **how):
+    return build_pool(TWO, driver=DRIVER, node=NODE, live=state, **how)
+
+
+def stored(published):
+    return [
+        StoredSlice(
+            name=s.name,
+            uid=s.name,
+            resource_version="1",
+            driver=published.driver,
+            pool=published.name,
+            node=NODE,
+            generation=1,
+            count=len(published.slices),
+            owner=NodeOwner(name=NODE, uid="node"),
+            content=s,
+            metadata={},
+            taint_times={},
+        )
+        for s in published.slices
+    ]
+
+
+def settled(published, state, *, fresh=None, behind=0):
+    wanted = fresh or pool(state)
+    return settle(wanted, stored(published), TWO, state, DEFAULT, behind=behind)
+
+
+def first(published, profile):
+    names = (d.name for s in published.slices for d in s.devices)
+    return next(n for n in names if f"-mig-{profile.replace('.', '')}-" in n)
+
+
+def test_an_order_that_still_leads_to_the_best_device_stands_byte_for_byte():
+    state = live("0:1g.10gb@6")
+    assert pool(state) != pool()
+    assert settled(pool(), state) == pool()
+
+
+def test_an_order_that_misleads_is_replaced_and_only_where_it_does():
+    now = settled(pool(), ON_1)
+    assert first(now, "1g.10gb") == part(1, "1g.10gb", 4)
+    changed = [s.name for s, t in zip(now.slices, pool().slices, strict=True) if s != t]
+    assert changed == [s.name for s in pool().slices if s.devices]
+    assert settled(now, ON_1) == now
+
+
+def test_a_device_that_looks_different_is_published_in_the_order_that_stands():
+    fault = Taint(key=f"{DRIVER}/fault", value="x", effect=TaintEffect.NO_SCHEDULE)
+    name = part(0, "1g.10gb", 0)
+    fresh = pool(live("0:1g.10gb@6"), taints={name: (fault,)})
+    now = settled(pool(), live("0:1g.10gb@6"), fresh=fresh)
+    names = [[d.name for d in s.devices] for s in now.slices]
+    assert names == [[d.name for d in s.devices] for s in pool().slices]
+    assert [d.taints for s in now.slices for d in s.devices if d.name == name] == [(fault,)]
+
+
+@pytest.mark.parametrize("change", [lambda d: d[1:], lambda d: (*d[1:], Device(name="gpu-f"))])
+def test_a_slice_whose_devices_are_others_is_taken_fresh(change):
+    before = pool()
+    slices = tuple(replace(s, devices=change(s.devices)) if s.devices else s for s in before.slices)
+    state = live("0:1g.10gb@6")
+    assert settled(replace(before, slices=slices), state) == pool(state)
+
+
+def test_far_behind_the_static_order_is_what_stands():
+    now = settled(pool(), ON_1)
+    assert settled(now, ON_1, fresh=pool(), behind=4) == pool()
+    assert settled(now, ON_1, behind=3) == now
+
+
+@pytest.mark.parametrize(
+    ("state", "devices", "chosen", "after"),
+    [
+        (NOTHING, [part(0, "1g.10gb", 6)], True, live("0:1g.10gb@6")),
+        (NOTHING, [part(0, "1g.10gb", 0)], False, live("0:1g.10gb@0")),
+        (NOTHING, [part(1, "1g.10gb", 6)], False, ON_1),
+        (ON_1, [part(1, "3g.40gb", 0)], True, live("1:1g.10gb@6", "1:3g.40gb@0")),
+        (NOTHING, ["gpu-00000001"], True, live("1")),
+        (NOTHING, ["gpu-00000000"], False, live("0")),
+        (NOTHING, ["gpu-00000001", "gpu-00000000"], True, live("0", "1")),
+        (NOTHING, [part(0, "1g.10gb", 6), part(0, "1g.10gb", 4)], True,
+         live("0:1g.10gb@6", "0:1g.10gb@4")),
+        (NOTHING, ["gpu-0000000f"], True, NOTHING),
+    ],
+)  # fmt: skip
+def test_an_allocation_is_compared_with_what_the_policy_would_have_taken(
+    state, devices, chosen, after
+):
+    assert was_choice(TWO, state, devices, DEFAULT) == (chosen, after)
