@@ -15,7 +15,7 @@ from api.resource.types import CounterSet, Device, TaintEffect, Text
 from driver.core.counters import Counters, find_counters, memory_slice
 from driver.core.geometry import Geometry, MigProfile, Offer, Placement
 from driver.core.ids import GpuUuid
-from driver.core.names import read_partition_name
+from driver.core.names import read_late_name, read_partition_name
 from driver.core.occupancy import Board, Partition, Ref, Whole
 
 _SLICE: Final = memory_slice(0).removesuffix("0")
@@ -32,7 +32,7 @@ _CLOSED: Final = {TaintEffect.NO_SCHEDULE, TaintEffect.NO_EXECUTE}
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
     """One device that could be read. `ref` is None for a partition that an administrator made:
-    it excludes nothing, so it is there whatever else runs.
+    it excludes nothing, so it is there whatever else runs; and for one whose place is chosen late.
     """
 
     device: Device
@@ -58,6 +58,8 @@ def see(device: Device) -> Seen | None:
         case "mig" if "profile" in texts and "parentUUID" in texts:
             gpu, profile = GpuUuid(texts["parentUUID"]), texts["profile"]
             name = read_partition_name(device.name)
+            if name is None and read_late_name(device.name) is not None:
+                return Seen(device=device, gpu=gpu, kind=profile, ref=None, slots=0)
             if name is None:
                 return None
             ref = Partition(gpu=gpu, profile=profile, start=name.start) if slots else None
@@ -76,6 +78,8 @@ def board(uuid: GpuUuid, devices: Sequence[Seen], sets: Mapping[str, CounterSet]
     A full device that is closed is not offered. Nor are partitions that are all closed beside a
     full device that is open: the GPU is kept whole.
     """
+    if any(read_late_name(d.device.name) for d in devices):
+        return f"GPU {uuid}: its partitions get their places late; the slices do not say what fits"
     full = any(isinstance(d.ref, Whole) and not d.closed for d in devices)
     partitions = [d for d in devices if isinstance(d.ref, Partition)]
     if not partitions or (full and all(d.closed for d in partitions)):

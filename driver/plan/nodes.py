@@ -118,7 +118,7 @@ def _view(pool: str, slices: Sequence[StoredSlice], held: _Held) -> NodeView:
                 closed=d.closed,
             )
             for d in seen
-            if d.ref is None
+            if d.ref is None and d.gpu in known
         ),
         problems=tuple(problems),
     )

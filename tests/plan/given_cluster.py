@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from api.resource.codec import NodeOwner, encode_slice
+from driver.core.boards import Binding
 from driver.core.choices import Choices
 from driver.core.inventory import build_inventory
 from driver.core.names import gpu_device_names, partition_name
@@ -22,12 +23,13 @@ def slices_of(
     profiles: tuple[str, ...] | None = None,
     geometry=H100,
     version: str = "v1",
+    binding: Binding = Binding.SCHEDULER,
     **changes: Any,
 ) -> list[dict[str, Any]]:
     """All slices of `node`, whose GPUs can be partitioned."""
     mig = MigState(capable=True, enabled=True, switchable=True, geometry=geometry)
     facts = (gpu(n, **{"mig": mig, **changes}) for n in range(gpus))
-    choices = Choices(profiles=profiles)
+    choices = Choices(profiles=profiles, binding=binding)
     pool = build_pool(
         build_inventory(snapshot(*facts), choices), driver=DRIVER, node=node, choices=choices
     )

@@ -6,6 +6,7 @@ import json
 import pytest
 
 from driver.cli import main
+from driver.core.boards import Binding
 from driver.core.geometry import Placement
 from driver.core.snapshot import ComputeFacts, InstanceFacts, MigState
 from tests.data.mig_boards import A30, H100
@@ -161,6 +162,13 @@ def test_counters_of_another_making_are_not_guessed_at(nodes):
     (one,) = nodes(slices)
     assert one["gpus"] == 0
     assert "its counters are not those that this version derives" in one["problems"][0]
+
+
+def test_a_gpu_whose_partitions_get_their_places_late_is_left_out_and_told(nodes):
+    (one,) = nodes(slices_of("node-1", 1, ("1g.10gb",), binding=Binding.PREPARE))
+    assert (one["gpus"], one["fits"]) == (0, {"gpu": 0})
+    (problem,) = one["problems"]
+    assert "get their places late; the slices do not say what fits" in problem
 
 
 def test_an_incomplete_pool_and_unknown_content_are_told(nodes):

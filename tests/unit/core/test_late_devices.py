@@ -10,7 +10,7 @@ from driver.core.boards import Binding, check_binding
 from driver.core.choices import Choices
 from driver.core.errors import ConfigError
 from driver.core.geometry import Placement
-from driver.core.ids import DeviceName
+from driver.core.ids import DeviceName, SliceName
 from driver.core.inventory import build_inventory
 from driver.core.layout import lay_out
 from driver.core.live import find_foreign, live_state, withholding_taints
@@ -23,7 +23,7 @@ from driver.core.names import (
 )
 from driver.core.occupancy import NOTHING, Partition
 from driver.core.packing import Policy, make_order
-from driver.core.pools import build_pool, publish
+from driver.core.pools import Kept, build_pool, publish
 from driver.core.rerank import rerank
 from driver.core.snapshot import ComputeFacts, InstanceFacts, MigState
 from tests.data.mig_boards import H100
@@ -168,6 +168,24 @@ def test_a_partition_from_before_the_binding_changed_withholds_its_gpu_until_it_
     live = live_state(exact, [], [back], [found])
     tainted = withholding_taints(exact, live, [found], LATE, driver=DRIVER)
     assert set(tainted) == {"gpu-00000001", "gpu-00000001-mig-1g10gb-6"}
+
+
+def test_what_is_in_use_while_the_binding_changes_keeps_what_it_consumes():
+    before = build_pool(EXACT, driver=DRIVER, node=NODE)
+    old = next(d for s in before.slices for d in s.devices if d.name.endswith("1g10gb-6"))
+    counters = before.slices[0]
+    kept = Kept(
+        slice=SliceName(before.slices[1].name),
+        position=0,
+        device=old,
+        counters=((SliceName(counters.name), counters.counter_sets[0]),),
+    )
+    pool = build_pool(inventory(), driver=DRIVER, node=NODE, choices=LATE, kept=[kept])
+    assert old in [d for s in pool.slices for d in s.devices]
+    assert {c.name for c in pool.slices[0].counter_sets} == {
+        uuid(1).lower(),
+        *(f"{uuid(n).lower()}-sums" for n in (1, 2)),
+    }
 
 
 def test_a_set_that_can_get_stuck_is_refused_with_its_witness_and_not_published_late():
