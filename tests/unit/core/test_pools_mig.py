@@ -15,8 +15,9 @@ from tests.unit.core.given import DRIVER, NODE, cut, gpu, instance, part, snapsh
 
 
 def pool_of(*gpus, kept=(), choices=None, **how):
-    found = build_inventory(snapshot(*gpus), choices or Choices())
-    return build_pool(found, driver=DRIVER, node=NODE, kept=kept, **how)
+    chosen = choices or Choices()
+    found = build_inventory(snapshot(*gpus), chosen)
+    return build_pool(found, driver=DRIVER, node=NODE, kept=kept, choices=chosen, **how)
 
 
 def devices(pool):

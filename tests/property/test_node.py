@@ -1,0 +1,295 @@
+"""A node over time: claims, foreign instances, lost GPUs; every round as the publisher makes it.
+
+The scheduler's side is that of the API: it sees only what is stored, and remembers what it gave
+away. Whatever happens, it may be misled about nothing: no device in use vanishes or changes what it
+takes, no two claims overlap, and an order alone is never a new generation.
+"""
+
+import json
+from collections import Counter
+from functools import lru_cache
+from itertools import combinations
+
+from hypothesis import given, settings, strategies as st
+
+from api.resource.codec import NodeOwner, decode_stored, encode_slice
+from api.resource.limits import problems
+from api.resource.types import Text
+from driver.core.choices import Choices
+from driver.core.claims import Intent, Wanted
+from driver.core.diff import Delete, plan_writes
+from driver.core.ids import ClaimUID
+from driver.core.inventory import build_inventory
+from driver.core.ledger import conflict, entry_for
+from driver.core.live import Foreign, live_state, withholding_taints
+from driver.core.occupancy import Partition
+from driver.core.packing import Policy
+from driver.core.pools import Kept, build_pool
+from driver.core.reorder import settle
+from tests.data.mig_boards import A30, H100
+from tests.property.server import Server
+from tests.unit.core.given import DRIVER, NODE, POOL, cut, gpu, snapshot
+
+OWNER = NodeOwner(name=NODE, uid="node")
+GPUS = (cut(0), cut(1), cut(2, board=A30), gpu(3))
+WHOLE = "gpu"
+CHOICES = [Choices(), Choices(policy=Policy.DISTRIBUTED), Choices(min_whole_gpus=1)]
+
+
+@lru_cache
+def inventory_of(gpus, choices):
+    return build_inventory(snapshot(*gpus), choices)
+
+
+class Remembering(Server):
+    """Decodes each version of an object once."""
+
+    def __init__(self):
+        super().__init__()
+        self._known = {}
+
+    def stored(self):
+        return [self._decoded(obj) for obj in self.objects.values()]
+
+    def _decoded(self, obj):
+        version = obj["metadata"]["resourceVersion"]
+        if version not in self._known:
+            self._known[version] = decode_stored(obj)
+        return self._known[version]
+
+
+class Node:
+    """The plugin, an API server, and a scheduler that knows only what that server stores."""
+
+    def __init__(self, choices):
+        self.choices = choices
+        self.server = Remembering()
+        self.here = list(GPUS)
+        self.foreign = ()
+        self.allocated = {}
+        self.publish()
+
+    @property
+    def inventory(self):
+        return inventory_of(tuple(self.here), self.choices)
+
+    def contents(self):
+        return [s.content for s in self.server.stored() if s.content is not None]
+
+    def pool(self):
+        """What the publisher wants, by the same functions in the same order."""
+        inventory, stored = self.inventory, self.server.stored()
+        live = live_state(inventory, self.allocated, (), self.foreign)
+        counters = {c.name: (s.name, c) for s in self.contents() for c in s.counter_sets}
+        kept = [
+            Kept(
+                slice=s.name,
+                position=position,
+                device=d,
+                counters=tuple(counters[c.counter_set] for c in d.consumes),
+            )
+            for s in self.contents()
+            for position, d in enumerate(s.devices)
+            if d.name in self.allocated
+        ]
+        taints = withholding_taints(inventory, live, self.foreign, self.choices, driver=DRIVER)
+        fresh = build_pool(
+            inventory,
+            driver=DRIVER,
+            node=NODE,
+            live=live,
+            choices=self.choices,
+            kept=kept,
+            taints=taints,
+        )
+        return settle(fresh, stored, inventory, live, self.choices)
+
+    def publish(self):
+        """Write what differs; a reader looks after every single write."""
+        pool = self.pool()
+        assert list(problems(pool)) == []
+        before = self.server.newest(POOL)
+        same_devices = {d.name: d for d in self.devices()} == {
+            d.name: d for s in pool.slices for d in s.devices
+        }
+        for write in plan_writes(pool, self.server.stored(), owner=OWNER):
+            assert not (isinstance(write, Delete) and same_devices and before)
+            self.server.apply(write, pool, OWNER)
+            self.check_reader()
+        assert plan_writes(self.pool(), self.server.stored(), owner=OWNER) == []
+        if same_devices and before:
+            assert self.server.newest(POOL) == before, "an order alone was a new generation"
+
+    def check_reader(self):
+        """A scheduler skips a pool that is incomplete; a complete one has all that is in use."""
+        view = self.server.view(POOL)
+        if view is None:
+            return
+        devices = {d.name: d for _, content in view for d in content.devices}
+        sets = {c.name for _, content in view for c in content.counter_sets}
+        for name, given_away in self.allocated.items():
+            assert devices[name].consumes == given_away.consumes
+            assert {c.counter_set for c in given_away.consumes} <= sets
+
+    def devices(self):
+        """In the order in which the scheduler visits them."""
+        return [d for s in sorted(self.contents(), key=lambda s: s.name) for d in s.devices]
+
+    def allocate(self, kind):
+        """First fit by counters and taints; the device, if there is one."""
+        left = Counter[tuple[str, str]]()
+        for s in self.contents():
+            for c in s.counter_sets:
+                left.update({(c.name, name): total for name, total in c.counters})
+        for d in self.allocated.values():
+            left.subtract(taken(d))
+        for d in self.devices():
+            free = d.name not in self.allocated and not d.taints and kind_of(d) == kind
+            if free and all(left[key] >= amount for key, amount in taken(d).items()):
+                self.allocated[d.name] = d
+                return d
+        return None
+
+
+def taken(device):
+    return {(c.counter_set, name): n for c in device.consumes for name, n in c.counters}
+
+
+def kind_of(device):
+    attributes = dict(device.attributes)
+    value = attributes.get("profile", attributes["type"])
+    assert isinstance(value, Text)
+    return value.value
+
+
+def as_bytes(pool):
+    objects = [
+        encode_slice(s, pool=pool, generation=1, owner=OWNER, version="v1") for s in pool.slices
+    ]
+    return json.dumps(objects).encode()
+
+
+KINDS = st.sampled_from([*[p.name for p in (*H100.base, *A30.base)], WHOLE])
+EVENTS = st.one_of(
+    st.tuples(st.just("allocate"), KINDS),
+    st.tuples(st.just("allocate"), KINDS),
+    st.tuples(st.just("end"), st.integers(0, 30)),
+    st.tuples(st.just("foreign"), st.integers(0, 3)),
+    st.tuples(st.just("lose"), st.integers(0, 3)),
+)
+
+
+def happen(node, what, which):
+    """One event; the plugin has not heard of it yet."""
+    match what:
+        case "allocate":
+            node.allocate(which)
+        case "end" if node.allocated:
+            del node.allocated[sorted(node.allocated)[which % len(node.allocated)]]
+        case "foreign":
+            board = GPUS[which % 2]
+            slots = {0: (), 1: (0b1,), 2: (0b1100_0000,), 3: (0b1111,)}[which]
+            node.foreign = tuple(Foreign(gpu=board.uuid, instance=9, slots=s) for s in slots)
+        case "lose":
+            away = GPUS[which]
+            node.here = [g for g in GPUS if g is not away] if len(node.here) == 4 else list(GPUS)
+        case _:
+            assert what == "end"
+
+
+def slots_of(node, name):
+    device = inventory_of(GPUS, node.choices).devices[name]
+    mask = device.slots if device.slots > 0 else 0xFFF
+    return device.gpu.uuid, mask
+
+
+@settings(max_examples=20)
+@given(
+    st.sampled_from(CHOICES), st.lists(st.tuples(EVENTS, st.booleans()), min_size=5, max_size=20)
+)
+def test_whatever_happens_no_reader_is_misled_and_no_two_claims_overlap(choices, events):
+    node = Node(choices)
+    for (what, which), heard in events:
+        happen(node, what, which)
+        if heard:
+            node.publish()
+    node.publish()
+    assert as_bytes(node.pool()) == as_bytes(node.pool())
+    for one, other in combinations((slots_of(node, n) for n in node.allocated), 2):
+        assert one[0] != other[0] or not one[1] & other[1]
+
+
+@settings(max_examples=20)
+@given(st.lists(st.tuples(EVENTS, st.just(True)), min_size=3, max_size=20))
+def test_after_each_quiet_round_a_used_gpu_comes_before_an_idle_one(events):
+    """And whole GPUs are taken from the last idle one down."""
+    node = Node(Choices())
+    for (what, which), _ in events:
+        if what in {"foreign", "lose"}:
+            continue
+        used = {node.inventory.devices[n].gpu.uuid for n in node.allocated}
+        before = dict(node.allocated)
+        happen(node, what, which)
+        for name in node.allocated.keys() - before.keys():
+            check_packed(node, node.inventory.devices[name], used, before)
+        node.publish()
+
+
+def check_packed(node, device, used, before):
+    boards = {b.uuid: b for b in node.inventory.boards}
+    if not isinstance(device.ref, Partition):
+        idle = [g.uuid for g in GPUS if g.uuid not in used]
+        assert device.gpu.uuid == idle[-1]
+        return
+    if device.gpu.uuid in used:
+        return
+    masks = Counter[str]()
+    for name in before:
+        other = node.inventory.devices[name]
+        masks[other.gpu.uuid] |= other.slots if other.slots > 0 else 0xFFF
+    for uuid in used:
+        offer = boards[uuid].offer
+        for profile in offer.profiles if offer else ():
+            if profile.name == device.profile.name:
+                # Slots are all that limits these boards, but for 7 compute slices on 8 slots.
+                room = [p for p in profile.placements if not p.mask & masks[uuid]]
+                assert not room, f"{device.name} opened an idle GPU although {uuid} has room"
+
+
+@settings(max_examples=30)
+@given(st.data())
+def test_an_overlap_in_the_ledger_is_exactly_an_overlap_of_slots(data):
+    devices = inventory_of(GPUS, Choices()).devices
+    one, other = (data.draw(st.sampled_from(sorted(devices))) for _ in range(2))
+    entries = [
+        entry_for(
+            Intent(
+                namespace="n",
+                name=uid,
+                uid=ClaimUID(uid),
+                wanted=(Wanted(request="r", device=devices[name]),),
+            ),
+            pool=POOL,
+            boot_id="b",
+        )
+        for uid, name in (("old", one), ("new", other))
+    ]
+    geometric = devices[one].gpu == devices[other].gpu and devices[one].slots & devices[other].slots
+    assert bool(conflict(entries[1], entries[:1])) is bool(geometric)
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 1), st.sampled_from(H100.profiles), st.data())
+def test_foreign_instances_are_withheld_and_taint_no_more_than_they_overlap(number, profile, data):
+    start = data.draw(st.sampled_from(profile.starts))
+    foreign = (Foreign(gpu=GPUS[number].uuid, instance=1, slots=profile.mask(start)),)
+    inventory = inventory_of(GPUS, Choices())
+    live = live_state(inventory, (), (), foreign)
+    assert live.withheld == {GPUS[number].uuid: profile.mask(start)}
+    tainted = withholding_taints(inventory, live, foreign, Choices(), driver=DRIVER)
+    overlapping = {
+        name
+        for name, d in inventory.devices.items()
+        if d.gpu is GPUS[number] and d.slots & profile.mask(start)
+    }
+    assert tainted.keys() == overlapping
