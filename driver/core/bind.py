@@ -142,8 +142,7 @@ def _crowd(device: LatePartition, others: Sequence[Entry]) -> str:
         if any(h.gpu == device.gpu.uuid and not h.admin_access for h in e.holdings)
     ]
     return (
-        f"no start for device {device.name} is free on GPU {device.gpu.uuid}, where"
-        f" {', '.join(holders) or 'no claim'} and nothing else of ours is; one becomes free when a"
-        " pod ends there, or when partitions that Tessera did not make are destroyed"
-        " (nvidia-smi mig -lgi)"
+        f"no start for device {device.name} is free on GPU {device.gpu.uuid}, which is held by"
+        f" {', '.join(holders) or 'no claim of ours'}; there is one when a pod has ended on it, or"
+        " when partitions that Tessera did not make (nvidia-smi mig -lgi) are destroyed"
     )
