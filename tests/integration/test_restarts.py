@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import shutil
 import signal
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from hack.simnvml import driverroot
 from hack.testbed import DRIVER, Testbed
+
+Obj = dict[str, Any]
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -46,11 +50,11 @@ def test_a_reboot_brings_the_same_cdi_names_back(bed: Testbed) -> None:
 
 def test_slices_that_the_kubelet_deletes_at_its_start_come_back(bed: Testbed) -> None:
     bed.start_plugin()
-    before = bed.slices()[0]["spec"]
+    before = contents(bed)
     bed.api.requests.clear()
     bed.api.cluster.delete_all("resourceslices", fields="spec.nodeName=node-1")
-    bed.api.requests.wait_for("create", "resourceslices")
-    assert [s["spec"] for s in bed.slices()] == [before]
+    bed.api.requests.wait(lambda _: bed.complete())
+    assert contents(bed) == before
 
 
 def test_slices_of_a_node_that_was_made_anew_change_their_owner(bed: Testbed) -> None:
@@ -58,9 +62,9 @@ def test_slices_of_a_node_that_was_made_anew_change_their_owner(bed: Testbed) ->
     bed.api.cluster.delete("nodes", "node-1")
     node = bed.api.cluster.create("nodes", {"metadata": {"name": "node-1"}})
     bed.api.cluster.delete_all("resourceslices")  # what the garbage collector does
-    bed.api.requests.wait_for("create", "resourceslices", count=2)
-    (stored,) = bed.slices()
-    assert stored["metadata"]["ownerReferences"][0]["uid"] == node["metadata"]["uid"]
+    bed.api.requests.wait(lambda _: bed.complete())
+    owners = {s["metadata"]["ownerReferences"][0]["uid"] for s in bed.slices()}
+    assert owners == {node["metadata"]["uid"]}
 
 
 def test_a_damaged_ledger_entry_is_set_aside_and_the_others_stay(bed: Testbed) -> None:
@@ -76,20 +80,50 @@ def test_a_damaged_ledger_entry_is_set_aside_and_the_others_stay(bed: Testbed) -
     assert bed.kubelet.prepare(DRIVER, [one])[one.uid] == answers[one.uid]
 
 
-def test_a_gpu_in_use_stays_published_when_it_is_lost(bed: Testbed) -> None:
+def lose_while_held(bed: Testbed, profile: str) -> tuple[str, list[Obj]]:
+    """A device is in use when its GPU is lost and the plugin starts anew; it, and the slices."""
     bed.start_plugin()
-    claim = bed.claim("a")
+    claim = bed.claim("a", profile=profile)
     held = bed.kubelet.prepare(DRIVER, [claim])[claim.uid].devices[0].device
-    names = {d["name"] for d in bed.slices()[0]["spec"]["devices"]}
+    before = bed.slices()
     bed.stop_plugin()
-    for gpu in bed.machine.gpus:
-        if held[4:] in gpu.uuid:
-            gpu.lose()
+    (gpu,) = [g for g in bed.machine.gpus if held.split("-")[1] in g.uuid]
+    gpu.lose()
     bed.api.requests.clear()
     bed.start_plugin()
     bed.api.requests.wait_for("list", "resourceslices")
-    assert {d["name"] for d in bed.slices()[0]["spec"]["devices"]} == names
+    return held, before
+
+
+def test_a_gpu_that_is_not_cut_stays_as_published_while_it_is_in_use_and_lost(
+    make_bed: Callable[..., Testbed],
+) -> None:
+    bed = make_bed("l40sx8")
+    _, before = lose_while_held(bed, "")
     assert bed.api.requests.writes() == []
+    assert bed.slices() == before
+
+
+@pytest.mark.parametrize("profile", ["", "1g.10gb"], ids=["whole", "partition"])
+def test_of_a_lost_gpu_that_is_cut_only_what_is_in_use_stays(bed: Testbed, profile: str) -> None:
+    """Its other devices must go, from several slices: one write each, at one new generation."""
+    held, before = lose_while_held(bed, profile)
+    lost = held.partition("-mig-")[0]
+    bed.api.requests.wait(lambda _: devices(bed.slices()).keys() != devices(before).keys())
+    bed.api.requests.wait(lambda _: bed.complete())
+    old, now = devices(before), devices(bed.slices())
+    assert now == {n: d for n, d in old.items() if n == held or not n.startswith(lost)}
+    assert len(bed.api.requests.writes()) == len(before) == len(bed.slices())
+    assert {s["spec"]["pool"]["generation"] for s in bed.slices()} == {2}
+
+
+def contents(bed: Testbed) -> list[Obj]:
+    """Slices but for their generation."""
+    return [s["spec"] | {"pool": s["spec"]["pool"]["name"]} for s in bed.slices()]
+
+
+def devices(slices: list[Obj]) -> dict[str, Obj]:
+    return {d["name"]: d for s in slices for d in s["spec"].get("devices", ())}
 
 
 def test_an_old_beta_only_server_is_spoken_to_in_its_version(bed: Testbed) -> None:
