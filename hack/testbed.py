@@ -124,10 +124,11 @@ class Testbed:
         return code
 
     def complete(self) -> bool:
-        """Whether the node's pool is there with all its slices."""
+        """Whether the node's pool is there with all its slices, as a scheduler asks."""
         slices = self.slices()
         pools = [s["spec"]["pool"] for s in slices]
-        return bool(pools) and all(p["resourceSliceCount"] == len(pools) for p in pools)
+        one_generation = len({p["generation"] for p in pools}) == 1
+        return one_generation and all(p["resourceSliceCount"] == len(pools) for p in pools)
 
     def slices(self) -> list[dict[str, Any]]:
         return self.api.cluster.list("resourceslices")[0]
