@@ -20,7 +20,7 @@ import sys
 import tempfile
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -43,7 +43,7 @@ class Testbed:
 
     __test__ = False  # pytest: no test class
 
-    def __init__(self, folder: Path, preset: str) -> None:
+    def __init__(self, folder: Path, preset: str | Sequence[str]) -> None:
         if os.geteuid() != 0:
             raise PermissionError("the simulated node needs root, to make device nodes")
         self.folder = folder
@@ -68,7 +68,7 @@ class Testbed:
         self._registrations = 0
 
     @classmethod
-    def make(cls, preset: str) -> Self:
+    def make(cls, preset: str | Sequence[str]) -> Self:
         """In a fresh folder, removed at the end."""
         return cls(Path(tempfile.mkdtemp(prefix="tsr-")), preset)
 

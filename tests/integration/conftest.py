@@ -1,4 +1,4 @@
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
@@ -10,7 +10,7 @@ def make_bed() -> Iterator[Callable[..., Testbed]]:
     """Makes nodes; all are taken down at the end of the test."""
     made: list[Testbed] = []
 
-    def make(preset: str = "h100x2") -> Testbed:
+    def make(preset: str | Sequence[str] = "h100x2") -> Testbed:
         bed = Testbed.make(preset)
         made.append(bed)
         return bed
