@@ -13,7 +13,7 @@ from driver.kube.client import Client
 from driver.kube.login import login
 from driver.kube.reflector import Reflector
 from driver.kube.watching import Patience, Query
-from driver.ports.kube import Change
+from driver.ports.kube import Change, JsonObject
 from driver.ports.resources import resource_slices
 from hack.fakeapi import ApiServer
 from hack.fakeapi.faults import Answer, Cut, ErrorEvent, Hang, Silence
@@ -200,3 +200,37 @@ def test_a_stop_waits_no_longer_than_the_time_out_of_a_request_without_answer(
     running.stop.set()
     running.thread.join(3)
     assert not running.thread.is_alive()
+
+
+def test_only_what_is_kept_is_stored_and_what_is_not_kept_any_more_is_gone(
+    fake: ApiServer, api: Client, run: Run
+) -> None:
+    """What comes with a list, with a watch, with a change, and what a deletion says."""
+
+    def keep(obj: JsonObject) -> JsonObject | None:
+        if obj["spec"]["pool"]["resourceSliceCount"] > 1:
+            return None
+        return {"metadata": {k: obj["metadata"][k] for k in ("name", "resourceVersion")}}
+
+    make(fake, "listed")
+    fake.cluster.create("resourceslices", objects.resource_slice("ignored", count=2))
+    reflector = Reflector(api, QUERY, backoff=Backoff(base=0.01, cap=0.02), keep=keep)
+    changes = follow(reflector)
+    run(reflector)
+    fake.requests.wait_for("watch", "resourceslices")
+    fake.cluster.create("resourceslices", objects.resource_slice("also-ignored", count=2))
+    make(fake, "watched")
+    listed = fake.cluster.get("resourceslices", "listed")
+    listed["spec"]["pool"]["resourceSliceCount"] = 2
+    fake.cluster.update("resourceslices", listed)
+    fake.cluster.delete("resourceslices", "ignored")
+    fake.cluster.delete("resourceslices", "watched")
+    told = [changes.get(timeout=5) for _ in range(4)]
+    assert [(c.key[1], c.new is not None) for c in told] == [
+        ("listed", True),
+        ("watched", True),
+        ("listed", False),
+        ("watched", False),
+    ]
+    assert all(set(c.new) == {"metadata"} for c in told if c.new)
+    assert reflector.snapshot() == ()

@@ -5,6 +5,8 @@ import pytest
 
 from driver.core.cdi import DeviceNode, DriverFiles, Mount
 from driver.core.errors import StateError
+from driver.core.ledger import Made
+from driver.ports.state import PartitionAt
 from driver.state.driver_root import DriverTree, Roots
 from driver.state.libraries import Libraries
 from tests.state.roots import TRIPLE, VERSION, add_libraries, add_nodes, age, gpu, make_node
@@ -207,3 +209,31 @@ def test_a_warm_answer_is_much_cheaper_than_a_scan(root):
         return min(times)
 
     assert best(lambda: warm.files(gpus)) < best(lambda: tree(root).files(gpus)) / 4
+
+
+def partition_at(minor, instance, uuid):
+    return PartitionAt(minor=minor, made=Made(instance=instance, compute=0, uuid=uuid))
+
+
+def test_each_partition_gets_the_two_nodes_that_open_it_beside_its_gpu(root, tmp_path):
+    proc = tmp_path / "proc"
+    for minor, instance, first in ((0, 1, 30), (0, 2, 33), (3, 1, 165)):
+        folder = proc / f"driver/nvidia/capabilities/gpu{minor}/mig/gi{instance}"
+        (folder / "ci0").mkdir(parents=True)
+        (folder / "access").write_text(f"DeviceFileMinor: {first}\n")
+        (folder / "ci0/access").write_text(f"DeviceFileMinor: {first + 1}\n")
+    (proc / "devices").write_text("Character devices:\n239 nvidia-caps\n")
+    driver = tree(root, proc=proc)
+    files = driver.files(
+        (gpu(0), gpu(3)), (partition_at(0, 2, "MIG-a"), partition_at(3, 1, "MIG-b"))
+    )
+    assert {uuid: [n.minor for n in nodes] for uuid, nodes in files.capabilities.items()} == {
+        "MIG-a": [33, 34],
+        "MIG-b": [165, 166],
+    }
+    assert {n.major for nodes in files.capabilities.values() for n in nodes} == {239}
+    assert files.capabilities["MIG-a"][0].host_path == f"{HOST}/dev/nvidia-caps/nvidia-cap33"
+    assert files.gpus.keys() == {gpu(0).uuid, gpu(3).uuid}
+    assert driver.files((gpu(0),)).capabilities == {}
+    with pytest.raises(StateError, match="gpu0/mig/gi9"):
+        driver.files((gpu(0),), (partition_at(0, 9, "MIG-c"),))
