@@ -24,10 +24,11 @@ FAR_BEHIND: Final = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """A claim got this device, or gave it back (`device` None)."""
+    """A claim got this device, or gave it back (`device` None). `at`: seconds, when heard of."""
 
     claim: str
     device: DeviceName | None
+    at: float = 0.0
 
 
 def lags(inventory: Inventory, events: Iterable[Taken], policy: Policy) -> tuple[int, ...]:
@@ -46,6 +47,16 @@ def lags(inventory: Inventory, events: Iterable[Taken], policy: Policy) -> tuple
         found.append(_lag(inventory, states, ref, policy))
         states.append(_with(live, ref))
     return tuple(found)
+
+
+def gaps(events: Sequence[Taken]) -> tuple[float, ...]:
+    """For each allocation, seconds since the event before it; the first has none before it."""
+    before = [math.inf, *(e.at for e in events)]
+    return tuple(
+        abs(event.at - earlier)
+        for earlier, event in zip(before, events, strict=False)
+        if event.device is not None
+    )
 
 
 def fidelity(behind: Sequence[int]) -> float:

@@ -33,7 +33,7 @@ from hack.controlplane import ControlPlane
 from hack.fakekubelet import Claim
 from tests.bench import bare, report
 from tests.bench.bare import CLAIMS, NAMESPACE, WHOLE
-from tests.bench.fidelity import Pools, Taken, fidelity, lags, percentile
+from tests.bench.fidelity import Pools, Taken, fidelity, gaps, lags, percentile
 from tests.bench.layouts import snapshot
 from tests.bench.livenode import DRIVER, LiveNode
 from tests.bench.report import AT_LEAST, Result
@@ -83,7 +83,8 @@ class Ears:
         if before is not None and now is not None:
             self.fail(f"claim {name} changed from {before} to {now} without a release")
             return
-        self.taken.append(Taken(claim=name, device=None if now is None else DeviceName(now)))
+        device = None if now is None else DeviceName(now)
+        self.taken.append(Taken(claim=name, device=device, at=time.monotonic()))
         self.queue.put(Heard(name=name, device=now))
 
     def slice(self, change: Change) -> None:
@@ -240,6 +241,8 @@ def judge(found: Inventory, ears: Ears, counted: dict[str, float]) -> dict[str, 
         raise RuntimeError(f"the pool was incomplete {ears.pools.incomplete} times")
     behind = lags(found, ears.taken, Policy.PACKED)
     spread = ", ".join(f"{n} at lag {lag}" for lag, n in sorted(Counter(behind).items()))
+    late = [gap for lag, gap in zip(behind, gaps(ears.taken), strict=True) if lag]
+    after = ", ".join(f"{gap * 1000:.0f}" for gap in sorted(late))
     plugin = ", ".join(f"{labels}: {value:.0f}" for labels, value in sorted(counted.items()))
     return {
         "order_fidelity": Result(
@@ -248,7 +251,7 @@ def judge(found: Inventory, ears: Ears, counted: dict[str, float]) -> dict[str, 
             unit="",
             sense=AT_LEAST,
             detail=f"{len(ears.taken)} events, {ears.pools.writes} slices written; {spread};"
-            f" the plugin's own count {plugin}",
+            f" the late ones {after} ms after the event before; the plugin's own count {plugin}",
         ),
         "order_lag_p99_events": Result(
             value=percentile(behind, 0.99), goal=1, unit="events", detail="no incomplete pool"

@@ -1,11 +1,13 @@
 """Playbooks of allocations on two H100, and states of a pool."""
 
+import math
+
 import pytest
 
 from driver.core.inventory import build_inventory
 from driver.core.names import gpu_device_names, partition_name
 from driver.core.packing import Policy
-from tests.bench.fidelity import FAR_BEHIND, Pools, Taken, fidelity, lags, percentile
+from tests.bench.fidelity import FAR_BEHIND, Pools, Taken, fidelity, gaps, lags, percentile
 from tests.bench.layouts import snapshot
 
 INVENTORY = build_inventory(snapshot("n"))
@@ -36,6 +38,12 @@ def test_what_was_never_a_choice_counts_as_far_behind():
 
 def test_a_release_makes_the_device_a_choice_again():
     assert play(("a", small(0, 6)), ("a", None), ("b", small(0, 6))) == (0, 0)
+
+
+def test_an_allocation_has_the_time_since_the_event_before_it():
+    events = (("a", small(0, 6), 1.0), ("a", None, 3.0), ("b", GPUS[7], 3.5))
+    taken = [Taken(claim=claim, device=device, at=at) for claim, device, at in events]
+    assert gaps(taken) == (math.inf, 0.5)
 
 
 def test_fidelity_is_the_share_without_lag():
