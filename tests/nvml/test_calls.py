@@ -6,6 +6,7 @@ import pynvml
 import pytest
 
 from driver.core.errors import (
+    DriverMismatch,
     DriverNotLoaded,
     GpuLost,
     InUse,
@@ -35,7 +36,7 @@ KINDS = {
     "GPU_IS_LOST": GpuLost,
     "RESET_REQUIRED": GpuLost,
     "OPERATING_SYSTEM": NvmlError,
-    "LIB_RM_VERSION_MISMATCH": DriverNotLoaded,
+    "LIB_RM_VERSION_MISMATCH": DriverMismatch,
     "IN_USE": InUse,
     "MEMORY": NvmlError,
     "NO_DATA": NvmlError,
