@@ -40,8 +40,9 @@ log = Log(__name__)
 
 _FIRST_LIST: Final = 1.0
 """Seconds; longer would hold up the end of the process."""
-_DEBOUNCE: Final = 0.1
-"""Seconds from an allocation to the order that follows it: a pod's claims come together."""
+_BURST: Final = 0.1
+"""Seconds between two orders that follow allocations. The first of a burst is followed at once: at
+one allocation a second, waiting costs more fidelity than it saves writes (docs/benchmarks.md)."""
 
 
 class SliceMetrics(Protocol):
@@ -96,6 +97,7 @@ class Publisher:
         self._problem = ""
         self._live: Live | None = None
         self._settles_at: float | None = None
+        self._followed_at = -_BURST
 
     def changed(self) -> None:
         """Hardware or slices are not as they were: look at once."""
@@ -103,9 +105,9 @@ class Publisher:
         self._wakeup.wake()
 
     def allocated(self) -> None:
-        """Claims took or gave back devices: look when the burst is over."""
+        """Claims took or gave back devices: look at once, but not again and again in a burst."""
         if self._settles_at is None:
-            self._settles_at = self._clock() + _DEBOUNCE
+            self._settles_at = self._followed_at + _BURST
         self._wakeup.wake()
 
     def run(self, stop: threading.Event) -> None:
@@ -116,7 +118,8 @@ class Publisher:
             if settles_at is not None and (rest := settles_at - self._clock()) > 0:
                 pause = rest
                 continue
-            self._settles_at = None
+            if settles_at is not None:
+                self._settles_at, self._followed_at = None, self._clock()
             pause = self.look()
 
     def look(self) -> float | None:
@@ -197,7 +200,7 @@ class Publisher:
             return fresh, self._resync
         pool = settle(fresh, stored, inventory, live, self._choices, behind=behind)
         # After a burst the static order stands; the true one follows when it is quiet.
-        return pool, self._resync if behind == 0 else _DEBOUNCE
+        return pool, self._resync if behind == 0 else _BURST
 
     def _judge(self, inventory: Inventory, news: Collection[tuple[DeviceName, ...]]) -> int:
         """Counts how many allocations were the policy's choice; how many events there were, but
