@@ -178,9 +178,12 @@ class Claims:
                 self._take_apart(known)
             known = None
         if known is not None and known.phase is Phase.COMPLETED:
-            if self._write_cdi(intent, known):
-                log.warning("CDI file was missing or altered, restored", claim=known.uid)
-            return known
+            gone = self._partitions.gone(known)
+            if not gone:
+                if self._write_cdi(intent, known):
+                    log.warning("CDI file was missing or altered, restored", claim=known.uid)
+                return known
+            log.warning("partitions are gone, made anew", claim=known.uid, devices=gone)
         entry = self._make(intent, wanted, adopt=known is not None)
         self._write_cdi(intent, entry)
         self._ledger.put(entry)

@@ -58,6 +58,18 @@ class Partitions:
         """What is on the hardware now, whoever made it."""
         return self._library.instances(gpu)
 
+    def gone(self, entry: Entry) -> tuple[DeviceName, ...]:
+        """Partitions of a complete claim that are not on the hardware any more, as they were made:
+        a reset by others, or an administrator's hand, takes them without asking.
+        """
+        return tuple(
+            h.device
+            for h in entry.holdings
+            if h.slot is not None
+            and h.slot.made is not None
+            and not any(_is(i, h.slot.made) for i in self._library.instances(h.gpu))
+        )
+
     def check(self, steps: tuple[Step, ...]) -> None:
         """ClaimError where somebody else's instance is in the way. To be asked before anything is
         written down: from then on, what is at the place passes for ours.

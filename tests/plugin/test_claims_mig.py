@@ -35,10 +35,24 @@ def test_partitions_are_made_and_the_same_answer_is_given_again_without_a_change
     assert [d.device for d in first] == [SMALL, LARGE]
     held = node.entries()[ref.uid]
     assert (held.phase, [h.uuid for h in held.holdings]) == (Phase.COMPLETED, ["MIG-1", "MIG-2"])
-    done = len(node.mig.calls), node.ledger.puts
+    done, puts = len(node.mig.calls), node.ledger.puts
     assert node.prepare(ref) == first
-    assert (len(node.mig.calls), node.ledger.puts) == done
+    assert set(node.mig.calls[done:]) == {"instances"}
+    assert node.ledger.puts == puts
     assert node.prepared == [held]
+
+
+def test_a_partition_that_a_reset_took_is_made_anew_under_the_same_name() -> None:
+    node = MigNode()
+    ref = node.add(claim("a", SMALL, LARGE))
+    first = node.prepare(ref)
+    node.mig.held.clear()
+    node.mig.on.clear()
+    assert node.prepare(ref) == first
+    held = node.entries()[ref.uid]
+    assert (held.phase, [h.uuid for h in held.holdings]) == (Phase.COMPLETED, ["MIG-3", "MIG-4"])
+    assert "TESSERA_DEVICES=MIG-3,MIG-4" in str(node.cdi.specs[ref.uid])
+    assert len(node.instances()) == 2
 
 
 def test_the_container_is_told_the_partitions_and_gets_their_capability_nodes() -> None:
