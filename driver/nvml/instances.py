@@ -17,7 +17,8 @@ from driver.core.snapshot import ComputeFacts, InstanceFacts
 from driver.nvml.boards import Board
 from driver.nvml.calls import call, optional
 
-_ATTEMPTS: Final = 5
+_ATTEMPTS: Final = 25
+"""Partitions come and go in milliseconds at most; what still fails then is another trouble."""
 _VANISHED: Final = (pynvml.NVML_ERROR_INVALID_ARGUMENT, pynvml.NVML_ERROR_NOT_FOUND)
 """What NVML answers for the handle of an instance that is gone."""
 
