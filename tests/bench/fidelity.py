@@ -19,7 +19,7 @@ from driver.core.occupancy import NOTHING, Live, Partition, Ref, Whole
 from driver.core.packing import WHOLE, Policy, make_order
 
 FAR_BEHIND: Final = 10
-"""Events; what was no choice in any of the last ten states counts as so late."""
+"""Events; what none of the last ten orders leads to counts as so late."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class Taken:
 
 
 def lags(inventory: Inventory, events: Iterable[Taken], policy: Policy) -> tuple[int, ...]:
-    """For each allocation, how many events ago the policy would have taken the device. 0: now."""
+    """For each allocation, by how many events the order was late that led to it. 0: it was not."""
     held: dict[str, Ref] = {}
     states = [NOTHING]
     found = []
@@ -70,10 +70,12 @@ def percentile(values: Sequence[int], share: float) -> int:
 
 
 def _lag(inventory: Inventory, states: Sequence[Live], ref: Ref, policy: Policy) -> int:
+    """A late scheduler takes the first device of an old order that can be taken now."""
     kind = WHOLE if isinstance(ref, Whole) else ref.profile
+    free = make_order(inventory.boards, states[-1], policy).ranked(kind).feasible
     for behind, live in enumerate(reversed(states[-FAR_BEHIND:])):
-        order = make_order(inventory.boards, live, policy)
-        if order.ranked(kind).feasible[:1] == (ref,):
+        old = make_order(inventory.boards, live, policy).ranked(kind)
+        if next((r for r in (*old.feasible, *old.blocked) if r in free), None) == ref:
             return behind
     return FAR_BEHIND
 

@@ -28,8 +28,14 @@ def test_the_policys_own_choices_have_no_lag():
 
 
 def test_a_choice_of_the_state_before_the_last_event_is_one_late():
-    # Slot 4 is the best place after slot 6; it was taken before it was the best.
     assert play(("a", small(0, 6)), ("b", GPUS[7]), ("b", None), ("c", GPUS[6])) == (0, 0, 1)
+
+
+def test_an_order_that_has_not_heard_of_two_events_is_two_late():
+    # With slots 0 and 1 taken the policy takes slot 2 next; an empty GPU's order says slot 6.
+    two = partition_name(GPUS[0], "2g.20gb", 0)
+    assert play(("a", two), ("b", GPUS[7]), ("c", small(0, 6)))[1:] == (0, 2)
+    assert play(("a", two), ("b", GPUS[7]), ("c", small(0, 2)))[1:] == (0, 0)
 
 
 def test_what_was_never_a_choice_counts_as_far_behind():
