@@ -7,7 +7,7 @@ which devices are offered; `pools.py` does that.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from driver.core.boards import boards
 from driver.core.choices import DEFAULT, Choices
@@ -79,6 +79,24 @@ def build_inventory(snapshot: NodeSnapshot, choices: Choices = DEFAULT) -> Inven
         counters=counters,
         modes=modes,
         gpus=facts,
+    )
+
+
+def without_counters(inventory: Inventory) -> Inventory:
+    """What may be published where the server drops counters: whole GPUs and partitions that are
+    there already. A GPU and its partitions would be given out side by side otherwise.
+    """
+    boards = tuple(replace(b, offer=None) for b in inventory.boards if b.full)
+    cut = {b.uuid for b in inventory.boards}
+    return replace(
+        inventory,
+        boards=boards,
+        counters={},
+        devices={
+            name: device
+            for name, device in inventory.devices.items()
+            if isinstance(device, FullGpu) or device.gpu.uuid not in cut
+        },
     )
 
 

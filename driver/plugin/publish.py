@@ -20,7 +20,7 @@ from driver.core.choices import Choices
 from driver.core.diff import Delete, Put, Write, plan_writes
 from driver.core.errors import ContractError, KubeConflict, KubeError, KubeInvalid, KubeNotFound
 from driver.core.ids import ClaimUID, DeviceName, SliceName
-from driver.core.inventory import Inventory
+from driver.core.inventory import Inventory, without_counters
 from driver.core.ledger import Entry
 from driver.core.live import live_state, withholding_taints
 from driver.core.occupancy import NOTHING, Live
@@ -96,6 +96,7 @@ class Publisher:
         self._owner: NodeOwner | None = None
         self._problem = ""
         self._live: Live | None = None
+        self._counters: bool | None = None
         self._settles_at: float | None = None
         self._followed_at = -_BURST
 
@@ -163,6 +164,8 @@ class Publisher:
         if self._choices.follow and not self._allocations.wait_synced(_FIRST_LIST):
             return None
         stored = [decode_stored(obj) for obj in self._reflector.snapshot()]
+        if not self._keeps_counters(inventory, stored, served):
+            inventory = without_counters(inventory)
         pool, pause = self._wanted(inventory, stored)
         writes = self._plan(pool, stored)
         for write in writes:
@@ -171,6 +174,35 @@ class Publisher:
             log.info("slices published", pool=pool.name, writes=len(writes))
         self._metrics.set_published_devices(sum(len(s.devices) for s in pool.slices))
         return pause
+
+    def _keeps_counters(
+        self, inventory: Inventory, stored: Collection[StoredSlice], served: Served
+    ) -> bool:
+        """Whether the server stores counters; before 1.36 it drops them in silence by default. What
+        is stored answers that, else a creation that is only tried.
+        """
+        if self._counters is None and inventory.counters:
+            self._counters = any(s.content and s.content.counter_sets for s in stored)
+            if not self._counters:
+                self._counters = self._try_counters(inventory, served)
+            if not self._counters:
+                log.error(
+                    "this server drops counters (feature DRAPartitionableDevices): whole GPUs and"
+                    " partitions that are there already are published, none is made on demand"
+                )
+        return self._counters is not False
+
+    def _try_counters(self, inventory: Inventory, served: Served) -> bool:
+        pool = build_pool(inventory, driver=self._identity.driver, node=self._identity.node)
+        first = next(s for s in pool.slices if s.counter_sets)
+        self._owner = self._read_owner()
+        body = encode_slice(
+            first, pool=pool, generation=1, owner=self._owner, version=served.version
+        )
+        body["metadata"]["name"] += "-try"
+        return bool(
+            self._api.create(served.slices, body, dry_run=True)["spec"].get("sharedCounters")
+        )
 
     def _wanted(self, inventory: Inventory, stored: Collection[StoredSlice]) -> tuple[Pool, float]:
         """The pool to publish, and seconds until it should be looked at again."""

@@ -136,3 +136,22 @@ def test_an_old_beta_only_server_is_spoken_to_in_its_version(bed: Testbed) -> No
     assert all("/v1beta1/" in path for path in paths)
     claim = bed.claim("a")
     assert bed.kubelet.prepare(DRIVER, [claim])[claim.uid].error == ""
+
+
+def test_where_counters_are_dropped_a_gpu_is_never_offered_beside_its_partitions(
+    bed: Testbed,
+) -> None:
+    cluster = bed.api.cluster
+    cluster.settings = replace(cluster.settings, git_version="v1.35.2")
+    bed.start_plugin()
+    kinds = [d["attributes"]["type"]["string"] for s in bed.slices() for d in s["spec"]["devices"]]
+    assert kinds == ["gpu", "gpu"]
+    assert "this server drops counters" in bed.log.read_text()
+    claim = bed.claim("a")
+    assert bed.kubelet.prepare(DRIVER, [claim])[claim.uid].error == ""
+    bed.stop_plugin()
+    bed.api.requests.clear()
+    bed.start_plugin()
+    bed.api.requests.wait_for("list", "resourceslices")
+    assert [r for r in bed.api.requests.writes() if r.verb != "create"] == []
+    assert len(bed.slices()) == 1
