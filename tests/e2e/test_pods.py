@@ -87,9 +87,10 @@ def test_the_plugin_has_no_right_that_it_does_not_need(worker: str) -> None:
         ("list", "pods"): "no",
         ("get", "secrets"): "no",
         ("update", "nodes"): "no",
-        ("list", "resourceclaims"): "no",
+        ("update", "resourceclaims"): "no",
+        ("delete", "resourceclaims"): "no",
         ("create", "resourceslices"): "yes",
-        ("get", "resourceclaims"): "yes",
+        ("watch", "resourceclaims"): "yes",
     }.items():
         account = f"system:serviceaccount:{cluster.NAMESPACE}:tessera-plugin"
         said = cluster.run(
