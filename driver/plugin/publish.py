@@ -182,9 +182,9 @@ class Publisher:
         is stored answers that, else a creation that is only tried.
         """
         if self._counters is None and inventory.counters:
-            self._counters = any(s.content and s.content.counter_sets for s in stored)
-            if not self._counters:
-                self._counters = self._try_counters(inventory, served)
+            known = any(s.content and s.content.counter_sets for s in stored)
+            # Only an answer is remembered: a server that is away has not dropped anything.
+            self._counters = known or self._try_counters(inventory, served)
             if not self._counters:
                 log.error(
                     "this server drops counters (feature DRAPartitionableDevices): whole GPUs and"
