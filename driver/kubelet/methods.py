@@ -7,7 +7,7 @@ and a table that does not match its service is refused when it is built.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -37,11 +37,28 @@ class Unary(Generic[Q, A]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Streaming(Generic[Q, A]):
+    """One row: a request comes, answers go until the caller or the server has enough."""
+
+    name: str
+    request: type[Q]
+    response: type[A]
+    call: Callable[[Q, grpc.ServicerContext], Iterator[A]]
+
+    def handler(self) -> grpc.RpcMethodHandler[Q, A]:
+        return grpc.unary_stream_rpc_method_handler(
+            self.call,
+            request_deserializer=self.request.FromString,
+            response_serializer=self.response.SerializeToString,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
     """`advertised`: how registration names this service; None where it does not."""
 
     descriptor: ServiceDescriptor
-    methods: tuple[Unary[Any, Any], ...]
+    methods: tuple[Unary[Any, Any] | Streaming[Any, Any], ...]
     advertised: str | None = None
 
     def __post_init__(self) -> None:

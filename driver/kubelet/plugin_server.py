@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from driver.kubelet.health_stream import MOST_STREAMS, HealthStreams, health_services
 from driver.kubelet.observed import Observed
 from driver.kubelet.probe import probe
 from driver.kubelet.registration import Registration, RegistrationStatus
@@ -27,7 +28,7 @@ from driver.kubelet.sockets import (
     remove_dead,
     socket_paths,
 )
-from driver.ports.kubelet import ClaimService, RpcMetrics
+from driver.ports.kubelet import ClaimService, HealthFeed, RpcMetrics
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +44,7 @@ class KubeletServer:
 
     `patience`: seconds from GetInfo to a successful registration before the registration socket is
     made anew. `on_fatal` is called, from a thread of ours, with what keeps us from doing that.
+    Without `health` no health service is served, nor advertised.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class KubeletServer:
         plugin_dir: Path,
         registrar_dir: Path,
         service: ClaimService,
+        health: HealthFeed | None = None,
         pod_uid: str = "",
         metrics: RpcMetrics | None = None,
         patience: float = 30.0,
@@ -69,11 +72,16 @@ class KubeletServer:
             pod_uid=pod_uid,
         )
         self._observed = Observed(metrics=metrics, clock=clock)
-        services = dra_services(service)
+        self._streams = HealthStreams(health) if health is not None else None
+        services = (
+            *dra_services(service),
+            *(health_services(self._streams) if self._streams is not None else ()),
+        )
         self._service = UnixServer(
             self._paths.service,
             services,
-            workers=SERVICE_WORKERS,
+            # A stream holds a worker for as long as it lives; calls keep theirs.
+            workers=SERVICE_WORKERS + (MOST_STREAMS if self._streams is not None else 0),
             interceptors=(self._observed,),
         )
         self._registration = Registration(
@@ -128,6 +136,8 @@ class KubeletServer:
         if self._registrar is not None:
             self._registrar.stop(REGISTRATION_GRACE)
             self._registrar = None
+        if self._streams is not None:
+            self._streams.close()
         return self._service.stop(grace)
 
     def probe(self, *, timeout: float = 2.0) -> str | None:

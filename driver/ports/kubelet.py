@@ -6,9 +6,10 @@ protobuf type and the adapter never sees a ledger.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final, Literal, Protocol
 
 from driver.core.ids import CdiId, ClaimUID, DeviceName, OpId, PoolName
@@ -63,6 +64,37 @@ class ClaimService(Protocol):
     def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[ClaimUID, PrepareAnswer]: ...
 
     def unprepare(self, claims: Sequence[ClaimRef]) -> Mapping[ClaimUID, UnprepareAnswer]: ...
+
+
+class DeviceState(StrEnum):
+    """What the kubelet shows in a pod's status for a device."""
+
+    UNKNOWN = "unknown"
+    HEALTHY = "healthy"
+    UNHEALTHY = "unhealthy"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceHealth:
+    """`since`: seconds since the epoch, when the state last changed. `message`: for the user."""
+
+    pool: PoolName
+    device: DeviceName
+    state: DeviceState
+    since: float
+    message: str = ""
+
+
+class HealthFeed(Protocol):
+    """The health of every device that the driver has; asked by the streams to the kubelet."""
+
+    def current(self) -> tuple[DeviceHealth, ...]:
+        """The complete list, as of now. Returns at once."""
+        ...
+
+    def subscribe(self, on_change: Callable[[], None]) -> None:
+        """`on_change` is called, in any thread, when the list is another one."""
+        ...
 
 
 RpcOutcome = Literal["ok", "claim_error", "error"]
