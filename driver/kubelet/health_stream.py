@@ -50,12 +50,12 @@ class HealthStreams:
         self._changes = 0
         self._open: deque[object] = deque()
         self._closed = False
-        feed.subscribe(self._wake)
+        feed.subscribe(self._tell)
 
     def close(self) -> None:
         """End every stream now, and each that is asked for later: the server is about to stop."""
         self._closed = True
-        self._wake()
+        self._stir()
 
     def watch(self, context: grpc.ServicerContext) -> Iterator[tuple[DeviceHealth, ...]]:
         """Complete lists, until the caller goes, the server stops or newer streams crowd it out."""
@@ -66,7 +66,7 @@ class HealthStreams:
                 self._open.popleft()
                 self._changed.notify_all()
         # False: the call has ended already, and nobody would be woken.
-        alive = context.add_callback(self._wake)
+        alive = context.add_callback(self._stir)
         log.info("the kubelet watches the health of devices")
         try:
             while alive and self._wanted(me) and context.is_active():
@@ -89,9 +89,14 @@ class HealthStreams:
     def _wanted(self, me: object) -> bool:
         return not self._closed and me in self._open
 
-    def _wake(self) -> None:
+    def _tell(self) -> None:
         with self._changed:
             self._changes += 1
+            self._changed.notify_all()
+
+    def _stir(self) -> None:
+        """Let each stream see whether it should go on, without a message."""
+        with self._changed:
             self._changed.notify_all()
 
 
