@@ -43,6 +43,7 @@ from driver.plugin.wiring import (
 from driver.state.cdi_store import CdiDir
 from driver.state.driver_root import DriverTree, Roots
 from driver.state.ledger import LedgerDir
+from driver.state.named_locks import NamedLocks
 from driver.state.sysfs import boot_id
 
 log = Log(__name__)
@@ -71,6 +72,7 @@ def run(settings: PluginSettings) -> int:
         settings.node_name,
         on_damage=lambda where, why: _damaged(metrics, where, why),
     )
+    locks = NamedLocks(settings.plugin_dir / "locks")
     cdi = CdiDir(settings.cdi_dir)
     api = Client(
         login(kubeconfig=str(settings.kubeconfig or "")), user_agent=f"tessera-plugin/{release}"
@@ -112,7 +114,7 @@ def run(settings: PluginSettings) -> int:
             required=settings.required_libraries,
         ),
         partitions=Partitions(NvmlPartitions(library), wait=supervisor.stop.wait),
-        locks=GpuLocks(),
+        locks=GpuLocks(locks),
         on_change=metrics.set_prepared_claims,
         on_prepared=status.report,
     )

@@ -12,10 +12,30 @@ from driver.core.ledger import Entry, Made
 from driver.core.snapshot import GpuFacts
 
 
+class Locks(Protocol):
+    """Locks by name, for one holder at a time among all who share them."""
+
+    def take(self, name: str, *, by: str, patience: float) -> str:
+        """Empty once it is ours; else, after `patience` seconds, who holds it."""
+        ...
+
+    def give(self, name: str) -> None:
+        """By who took it."""
+        ...
+
+
 class Ledger(Protocol):
     """One entry a claim; durable when a method returns. StateError names path and next step."""
 
-    def entries(self) -> Mapping[ClaimUID, Entry]: ...
+    def entries(self) -> Mapping[ClaimUID, Entry]:
+        """As of now, with what other plugin processes of this node wrote."""
+        ...
+
+    def unread(self) -> Mapping[ClaimUID, str]:
+        """Claims in use of which `entries` does not say all, and why. Nothing may be handed out
+        while there are any: it could be theirs.
+        """
+        ...
 
     def put(self, entry: Entry) -> None: ...
 
@@ -35,6 +55,10 @@ class CdiStore(Protocol):
 
     def claims(self) -> frozenset[ClaimUID]:
         """The claims that have a file of ours."""
+        ...
+
+    def read(self, uid: ClaimUID) -> JsonValue | None:
+        """The claim's file, parsed; None where there is none, or nothing that can be parsed."""
         ...
 
 

@@ -17,11 +17,12 @@ import fcntl
 import os
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 from driver.state.failures import state_error
+from driver.state.folder_view import Stamp, stamp_of
 
 _TEMP_PREFIX: Final = ".tessera-"
 _TEMP_SUFFIX: Final = ".tmp"
@@ -68,16 +69,19 @@ class AtomicFolder:
         self._mode = mode
         self._files = files or Files()
 
-    def write(self, name: str, data: bytes) -> None:
-        """After a failure of the last step, the folder's fsync, the new content may be there."""
+    def write(self, name: str, data: bytes) -> Stamp:
+        """The new file's stamp. After a failure of the last step, the folder's fsync, the new
+        content may be there.
+        """
         target = self.path / name
         try:
             with self._open(fcntl.LOCK_SH) as folder:
-                self._replace(target, data)
+                stamp = self._replace(target, data)
                 if self._durable:
                     self._files.fsync(folder)
         except OSError as error:
             raise state_error("cannot write", target, error) from error
+        return stamp
 
     def remove(self, name: str, *, sync_missing: bool = False) -> bool:
         """Whether it was there. `sync_missing`: finish a removal that failed half-way before."""
@@ -95,21 +99,32 @@ class AtomicFolder:
         """Remove temp files that dead writers left; how many. Nothing while another one writes."""
         removed = 0
         try:
-            with self._open(fcntl.LOCK_EX | fcntl.LOCK_NB):
-                for path in self.path.glob(f"{_TEMP_PREFIX}*{_TEMP_SUFFIX}"):
-                    removed += self._unlink(path)
-        except BlockingIOError:
-            return 0
+            with self.alone() as alone:
+                if alone:
+                    for path in self.path.glob(f"{_TEMP_PREFIX}*{_TEMP_SUFFIX}"):
+                        removed += self._unlink(path)
         except OSError as error:
             raise state_error("cannot clean", self.path, error) from error
         return removed
 
-    def _replace(self, target: Path, data: bytes) -> None:
+    @contextmanager
+    def alone(self) -> Iterator[bool]:
+        """Whether nobody writes until the end of the block, in this process or another. OSError."""
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(self._open(fcntl.LOCK_EX | fcntl.LOCK_NB))
+            except BlockingIOError:
+                yield False
+                return
+            yield True
+
+    def _replace(self, target: Path, data: bytes) -> Stamp:
         temp = target.with_name(f"{_TEMP_PREFIX}{secrets.token_hex(8)}{_TEMP_SUFFIX}")
         fd = self._files.create(temp)
         try:
             try:
                 self._fill(fd, data)
+                stamp = stamp_of(os.fstat(fd))
             finally:
                 self._files.close(fd)
             self._files.rename(temp, target)
@@ -117,6 +132,7 @@ class AtomicFolder:
             with suppress(OSError):  # the first failure is the one to tell; sweep() takes the rest
                 self._unlink(temp)
             raise
+        return stamp
 
     def _fill(self, fd: int, data: bytes) -> None:
         rest = memoryview(data)

@@ -18,6 +18,7 @@ from driver.plugin.partitions import Partitions
 from driver.plugin.served import ServedVersion
 from driver.ports.kube import JsonObject, KubeApi
 from driver.ports.kubelet import ClaimRef, Failure, PrepareAnswer
+from driver.state.thread_locks import ThreadLocks
 from tests.data.mig_boards import H100
 from tests.plugin.mig import MemoryMig
 from tests.plugin.stubs import (
@@ -76,7 +77,7 @@ class MigNode:
             cdi=self.cdi,
             driver_root=self.root,
             partitions=Partitions(self.mig, wait=lambda _: None),
-            locks=GpuLocks(),
+            locks=GpuLocks(ThreadLocks()),
             on_prepared=self.prepared.append,
             patience=0,
         )

@@ -60,6 +60,10 @@ class MemoryLedger:
     kept: dict[ClaimUID, Entry] = field(default_factory=dict)
     puts: int = 0
     broken: str = ""
+    newer: dict[ClaimUID, str] = field(default_factory=dict)
+
+    def unread(self) -> Mapping[ClaimUID, str]:
+        return self.newer
 
     def entries(self) -> Mapping[ClaimUID, Entry]:
         return dict(self.kept)

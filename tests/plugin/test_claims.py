@@ -17,6 +17,7 @@ from driver.plugin.partitions import Partitions
 from driver.plugin.served import ServedVersion
 from driver.ports.kube import JsonObject, KubeApi
 from driver.ports.kubelet import ClaimRef, Failure, PrepareAnswer
+from driver.state.thread_locks import ThreadLocks
 from tests.plugin.mig import MemoryMig
 from tests.plugin.stubs import (
     DRIVER,
@@ -52,7 +53,7 @@ class Node:
             cdi=self.cdi,
             driver_root=self.root,
             partitions=Partitions(self.mig, wait=lambda _: None),
-            locks=GpuLocks(),
+            locks=GpuLocks(ThreadLocks()),
             patience=0,
         )
 

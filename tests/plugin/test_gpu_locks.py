@@ -11,6 +11,7 @@ import pytest
 from driver.core.errors import ClaimError
 from driver.core.ids import GpuUuid
 from driver.plugin.gpu_locks import GpuLocks
+from driver.state.thread_locks import ThreadLocks
 
 A, B = GpuUuid("GPU-a"), GpuUuid("GPU-b")
 
@@ -35,7 +36,7 @@ class Holder:
 
 
 def test_claims_on_different_gpus_do_not_wait_for_each_other() -> None:
-    locks = GpuLocks(patience=10)
+    locks = GpuLocks(ThreadLocks(), patience=10)
     holders = [Holder(locks, [gpu], "one") for gpu in (A, B)]
     assert all(h.has.wait(10) for h in holders)
     for each in holders:
@@ -43,7 +44,7 @@ def test_claims_on_different_gpus_do_not_wait_for_each_other() -> None:
 
 
 def test_claims_on_one_gpu_go_in_turn() -> None:
-    locks = GpuLocks(patience=10)
+    locks = GpuLocks(ThreadLocks(), patience=10)
     first = Holder(locks, [A], "one")
     assert first.has.wait(10)
     second = Holder(locks, [A, B], "two")
@@ -54,7 +55,7 @@ def test_claims_on_one_gpu_go_in_turn() -> None:
 
 
 def test_whoever_waited_too_long_is_told_for_whom_and_keeps_nothing() -> None:
-    locks = GpuLocks(patience=0.02)
+    locks = GpuLocks(ThreadLocks(), patience=0.02)
     holder = Holder(locks, [B], "claim default/slow")
     assert holder.has.wait(10)
     with (
@@ -69,7 +70,7 @@ def test_whoever_waited_too_long_is_told_for_whom_and_keeps_nothing() -> None:
 
 
 def test_an_error_gives_the_gpu_back() -> None:
-    locks = GpuLocks(patience=0.02)
+    locks = GpuLocks(ThreadLocks(), patience=0.02)
     with pytest.raises(ZeroDivisionError), locks.held([A], by="one"):
         raise ZeroDivisionError
     with locks.held([A], by="two"):
@@ -77,7 +78,7 @@ def test_an_error_gives_the_gpu_back() -> None:
 
 
 def test_two_gpus_taken_in_opposite_order_never_lock_each_other_out() -> None:
-    locks = GpuLocks(patience=10)
+    locks = GpuLocks(ThreadLocks(), patience=10)
     running: list[str] = []
 
     def work(gpus: Sequence[GpuUuid]) -> None:

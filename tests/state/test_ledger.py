@@ -1,5 +1,6 @@
 import errno
 import os
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -18,6 +19,7 @@ from tests.state.test_ledger_file import ONE, sealed
 
 TWO = replace(ONE, uid=ClaimUID("c0ffee-2"), name="infer")
 Damage = list[tuple[Path, str]]
+SECOND = 1_000_000_000
 NOON = datetime(2026, 11, 30, 12, tzinfo=UTC)
 
 
@@ -144,12 +146,137 @@ def test_a_file_of_a_later_version_stops_the_start_and_stays_as_it_is(tmp_path):
     assert (tmp_path / "c0ffee-1.json").read_bytes() == later
 
 
-def test_what_another_process_wrote_is_seen_after_a_reload(tmp_path):
+def test_what_another_process_wrote_replaced_and_removed_is_seen_at_once(tmp_path):
     ours, theirs = opened(tmp_path), opened(tmp_path)
     ours.put(ONE)
     theirs.put(TWO)
-    ours.reload()
+    assert ours.entries() == theirs.entries() == {ONE.uid: ONE, TWO.uid: TWO}
+    changed = replace(TWO, boot_id="b2")
+    ours.put(changed)
+    theirs.remove(ONE.uid)
+    assert ours.entries() == theirs.entries() == {TWO.uid: changed}
+
+
+def test_while_nothing_changes_the_folder_is_not_listed_again(tmp_path):
+    opened(tmp_path).put(ONE)
+    ledger = LedgerDir(
+        tmp_path, "n1", on_damage=lambda *_: None, now_ns=lambda: time.time_ns() + SECOND
+    )
+    looks = ledger._view.looks
+    for _ in range(10):
+        assert ledger.entries() == {ONE.uid: ONE}
+    assert ledger._view.looks == looks
+    ledger.put(TWO)
+    assert ledger.entries() == {ONE.uid: ONE, TWO.uid: TWO}
+    assert ledger._view.looks == looks + 1
+
+
+def test_what_was_written_a_moment_ago_may_change_again_under_the_same_time(tmp_path):
+    """Two writes within one step of the kernel's clock leave the folder with one time."""
+    ours, theirs = opened(tmp_path), opened(tmp_path)
+    theirs.put(ONE)
+    assert ours.entries() == {ONE.uid: ONE}
+    before = tmp_path.stat().st_mtime_ns
+    theirs.put(TWO)
+    os.utime(tmp_path, ns=(before, before))
     assert ours.entries() == {ONE.uid: ONE, TWO.uid: TWO}
+
+
+def test_our_own_writes_are_not_read_again(tmp_path, monkeypatch):
+    ledger = opened(tmp_path)
+    monkeypatch.setattr(ledger, "_read", lambda name: pytest.fail(f"{name} was read"))
+    ledger.put(ONE)
+    ledger.put(replace(ONE, boot_id="b2"))
+    ledger.put(TWO)
+    ledger.remove(TWO.uid)
+    assert set(ledger.entries()) == {ONE.uid}
+
+
+def test_a_file_that_is_damaged_later_is_set_aside_and_no_other_entry_suffers(tmp_path):
+    damage: Damage = []
+    ours, theirs = opened(tmp_path, damage=damage), opened(tmp_path)
+    theirs.put(ONE)
+    theirs.put(TWO)
+    assert set(ours.entries()) == {ONE.uid, TWO.uid}
+    (tmp_path / "half").write_bytes(encode(ONE, node="n1")[:-9])
+    (tmp_path / "half").rename(tmp_path / "c0ffee-1.json")
+    assert ours.entries() == {TWO.uid: TWO}
+    ((where, reason),) = damage
+    assert where.parent == tmp_path / "damaged"
+    assert "c0ffee-1.json: not two whole lines" in reason
+    assert ours.entries() == {TWO.uid: TWO}
+    assert len(damage) == 1
+
+
+def test_a_file_of_a_later_version_that_shows_up_is_told_and_what_was_known_of_it_stays(tmp_path):
+    ledger = opened(tmp_path)
+    ledger.put(ONE)
+    later = sealed(b"{}", version=2)
+    for uid in (ONE.uid, "c0ffee-9"):
+        (tmp_path / "new").write_bytes(later)
+        (tmp_path / "new").rename(tmp_path / f"{uid}.json")
+    assert ledger.entries() == {ONE.uid: ONE}
+    assert set(ledger.unread()) == {ONE.uid, "c0ffee-9"}
+    assert "c0ffee-9.json has ledger version 2" in ledger.unread()[ClaimUID("c0ffee-9")]
+    (tmp_path / "c0ffee-1.json").unlink()
+    (tmp_path / "c0ffee-9.json").unlink()
+    assert ledger.entries() == {}
+    assert ledger.unread() == {}
+
+
+def test_a_folder_in_the_place_of_a_file_is_set_aside_too(tmp_path):
+    (tmp_path / "c0ffee-1.json").mkdir()
+    damage: Damage = []
+    ledger = opened(tmp_path, damage=damage)
+    assert ledger.entries() == {}
+    assert "Is a directory" in damage[0][1]
+    assert damage[0][0].is_dir()
+    ledger.put(ONE)
+    assert on_disk(tmp_path) == {ONE.uid: ONE}
+
+
+def test_a_damaged_file_that_cannot_be_moved_is_told_once_and_left(tmp_path):
+    (tmp_path / "damaged").write_text("in the way")
+    (tmp_path / "c0ffee-1.json").write_text("{")
+    old = time.time_ns() - SECOND
+    os.utime(tmp_path / "c0ffee-1.json", ns=(old, old))
+    damage: Damage = []
+    ledger = opened(tmp_path, damage=damage)
+    for _ in range(3):
+        assert ledger.entries() == {}
+    ((where, reason),) = damage
+    assert where == tmp_path / "c0ffee-1.json"
+    assert "it cannot be set aside: cannot make the folder" in reason
+
+
+def test_a_folder_that_cannot_be_read_is_an_error_but_for_those_who_only_look(tmp_path):
+    ledger = opened(tmp_path / "ledger")
+    ledger.put(ONE)
+    (tmp_path / "ledger").rename(tmp_path / "elsewhere")
+    with pytest.raises(StateError, match=r"cannot read .*ledger: .*hostPath"):
+        ledger.entries()
+    assert ledger.known() == {ONE.uid: ONE}
+    (tmp_path / "elsewhere").rename(tmp_path / "ledger")
+    assert ledger.entries() == {ONE.uid: ONE}
+
+
+def test_two_ledgers_over_one_folder_lose_nothing_while_both_write(tmp_path):
+    ledgers = [opened(tmp_path), opened(tmp_path)]
+    claims = [replace(ONE, uid=ClaimUID(f"c-{n}")) for n in range(64)]
+
+    def work(number: int) -> None:
+        ledger, other = ledgers[number % 2], ledgers[1 - number % 2]
+        claim = claims[number]
+        ledger.put(claim)
+        assert other.entries()[claim.uid] == claim
+        if number % 4 == 0:
+            ledger.remove(claim.uid)
+            assert claim.uid not in other.entries()
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(64)))
+    left = {c.uid: c for n, c in enumerate(claims) if n % 4}
+    assert ledgers[0].entries() == ledgers[1].entries() == on_disk(tmp_path) == left
 
 
 def test_a_dead_writers_temp_file_is_gone_after_the_start(tmp_path):
