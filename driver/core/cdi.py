@@ -13,12 +13,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from driver.core.ids import GpuUuid
+from driver.core.ids import ClaimUID, DeviceName, GpuUuid
 from driver.core.ledger import Entry
 from driver.core.names import cdi_device, cdi_kind
 
 CDI_VERSION: Final = "0.5.0"
 """Has `hostPath` in device nodes and device names that begin with a digit, as claim UIDs may."""
+
+_DEVICE: Final = "TESSERA_DEVICE_"
 
 JsonValue = str | int | list["JsonValue"] | dict[str, "JsonValue"]
 
@@ -59,7 +61,7 @@ def build_spec(entry: Entry, files: DriverFiles) -> dict[str, JsonValue]:
         cdi_device(entry.uid, h.device): {
             "deviceNodes": _nodes([files.gpus[h.gpu], *files.capabilities.get(h.uuid, ())]),
             # Two claims in one container overwrite TESSERA_DEVICES; this name is the device's own.
-            "env": [f"TESSERA_DEVICE_{_identifier(h.device)}={h.uuid}"],
+            "env": [f"{_DEVICE}{_identifier(h.device)}={h.uuid}"],
         }
         for h in entry.holdings
     }
@@ -86,6 +88,30 @@ def build_spec(entry: Entry, files: DriverFiles) -> dict[str, JsonValue]:
         "devices": [{"name": n, "containerEdits": edits} for n, edits in devices.items()],
         "containerEdits": {key: value for key, value in common.items() if value},
     }
+
+
+def read_devices(spec: object, uid: ClaimUID) -> dict[DeviceName, str] | None:
+    """The UUID of each device in a specification of ours; None for anything else. It is what is
+    left of a claim whose entry was lost.
+    """
+    match spec:
+        case {"kind": str(kind), "devices": [*devices]} if kind == cdi_kind() and devices:
+            pairs = [_read_device(each, uid) for each in devices]
+        case _:
+            return None
+    found = dict(pair for pair in pairs if pair is not None)
+    return found if len(found) == len(pairs) else None
+
+
+def _read_device(device: object, uid: ClaimUID) -> tuple[DeviceName, str] | None:
+    match device:
+        case {"name": str(full), "containerEdits": {"env": [*env]}}:
+            name = DeviceName(full.removeprefix(prefix := cdi_device(uid, DeviceName(""))))
+        case _:
+            return None
+    mark = f"{_DEVICE}{_identifier(name)}="
+    uuids = [str(each).removeprefix(mark) for each in env if str(each).startswith(mark)]
+    return (name, uuids[0]) if full.startswith(prefix) and len(uuids) == 1 and uuids[0] else None
 
 
 def _nodes(nodes: Iterable[DeviceNode]) -> list[JsonValue]:

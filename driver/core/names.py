@@ -33,6 +33,12 @@ def gpu_device_names(uuids: Iterable[GpuUuid]) -> dict[GpuUuid, DeviceName]:
     }
 
 
+def is_of_gpu(device: str, gpu: GpuUuid) -> bool:
+    """Whether a device, whole or part, is called after this GPU."""
+    part = device.partition("-mig-")[0].removeprefix("gpu-")
+    return len(part) >= _SHORT and _hex(gpu).startswith(part)
+
+
 def _hex(uuid: GpuUuid) -> str:
     return uuid.removeprefix("GPU-").replace("-", "").lower()
 
