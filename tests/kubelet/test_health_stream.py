@@ -115,9 +115,10 @@ def test_both_versions_are_advertised_only_when_they_are_served(build, feed, ser
 
 
 def test_a_kubelet_that_comes_back_crowds_out_its_own_ghosts(channel, feed):
-    streams = [watch(channel) for _ in range(MOST_STREAMS)]
-    for stream in streams:
-        assert len(next(stream).devices) == 1
+    streams = []
+    for _ in range(MOST_STREAMS):
+        streams.append(watch(channel))
+        assert len(next(streams[-1]).devices) == 1  # so that the server has them in this order
     newest = watch(channel)
     assert len(next(newest).devices) == 1
     assert list(streams[0]) == []
