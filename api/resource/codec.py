@@ -103,8 +103,11 @@ def encode_slice(
     }
 
 
-def decode_stored(obj: Mapping[str, Any]) -> StoredSlice:
-    """A stored object of any served version. KeyError where it is no ResourceSlice at all."""
+def decode_stored(obj: Mapping[str, Any], *, content: Slice | None = None) -> StoredSlice:
+    """A stored object of any served version. KeyError where it is no ResourceSlice at all.
+
+    `content`: what its spec is known to hold, which then is not decoded again.
+    """
     metadata, spec = obj["metadata"], obj["spec"]
     owners = [o for o in metadata.get("ownerReferences") or () if o.get("kind") == "Node"]
     return StoredSlice(
@@ -117,7 +120,7 @@ def decode_stored(obj: Mapping[str, Any]) -> StoredSlice:
         generation=spec["pool"]["generation"],
         count=spec["pool"]["resourceSliceCount"],
         owner=NodeOwner(name=owners[0]["name"], uid=owners[0]["uid"]) if owners else None,
-        content=_decode_content(metadata["name"], spec),
+        content=content or _decode_content(metadata["name"], spec),
         metadata=dict(metadata),
         taint_times=dict(_taint_times(spec)),
     )

@@ -39,6 +39,15 @@ class Put:
     over: StoredSlice | None
     reason: str
 
+    @property
+    def reorders(self) -> bool:
+        """Nothing changes but the order of devices."""
+        return (
+            self.over is not None
+            and self.over.generation == self.generation
+            and _is_reorder(self.over, self.wanted)
+        )
+
 
 Write = Delete | Put
 

@@ -27,7 +27,8 @@ from driver.core.static_order import starts_of
 class Inventory:
     """All devices of the node, by name, in the order of PCI address, and the driver behind them.
 
-    `boards`: the GPUs as packing sees them. `counters`: of those whose devices exclude each other.
+    `boards`: the GPUs as packing sees them; `static`: those that an administrator cut.
+    `counters`: of those whose devices exclude each other.
     `modes`: what each GPU is used as, and why one is withheld; `refused`: why a GPU is published
     without what its mode asks for.
     """
@@ -35,6 +36,7 @@ class Inventory:
     driver: DriverFacts
     devices: Mapping[DeviceName, Allocatable]
     boards: tuple[Board, ...] = ()
+    static: tuple[Board, ...] = ()
     counters: Mapping[GpuUuid, Counters | LateCounters] = field(default_factory=dict)
     modes: Mapping[GpuUuid, Assigned] = field(default_factory=dict)
     refused: Mapping[GpuUuid, str] = field(default_factory=dict)
@@ -75,6 +77,7 @@ def build_inventory(snapshot: NodeSnapshot, choices: Choices = DEFAULT) -> Inven
         driver=snapshot.driver,
         devices=devices,
         boards=made.boards,
+        static=made.static,
         refused=made.refused,
         counters=counters,
         modes=modes,

@@ -1,35 +1,28 @@
 """The slices in which this node's devices are offered: `(Inventory, Live) -> Pool`.
 
 The scheduler takes the first device that fits, in the order published; `packing.py` says which
-order, `layout.py` in which slices, and this module makes published devices of both. Same input,
-same bytes.
+order, `layout.py` in which slices, `catalogue.py` what stands there, and this module adds what is
+true for the moment: taints, and devices that are gone but in use. Same input, same bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
+from api.resource.codec import StoredSlice
 from api.resource.limits import (
     MAX_COUNTER_SETS,
     MAX_DEVICES_WITH_COUNTERS_OR_TAINTS,
     problems,
 )
 from api.resource.types import CounterSet, Device, Pool, Slice, Taint
+from driver.core.catalogue import Catalogue, make_catalogue
 from driver.core.choices import DEFAULT, Choices
-from driver.core.counters import Counters
-from driver.core.devices import Allocatable, LatePartition, MigPartition, describe
 from driver.core.errors import ContractError
-from driver.core.ids import DeviceName, GpuUuid, SliceName
+from driver.core.ids import DeviceName, SliceName
 from driver.core.inventory import Inventory
-from driver.core.late_counters import LateCounters
-from driver.core.layout import SlicePlan, lay_out
-from driver.core.names import pool_name, slice_name
 from driver.core.occupancy import NOTHING, Live
-from driver.core.packing import make_order
-
-_STATIC: Final = "static"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,26 +49,24 @@ def build_pool(
     taints: Mapping[DeviceName, tuple[Taint, ...]] | None = None,
 ) -> Pool:
     """All slices of this node. ContractError names each rule that the result would break."""
-    order = make_order(inventory.boards, live, choices.policy)
-    laid_out = (*lay_out(inventory.boards, order), *_static(inventory))
-    plans = [part for plan in laid_out for part in _split(plan)]
-    names = inventory.named()
-    slices = []
-    for position, plan in enumerate(plans):
-        devices = [inventory.devices[names[ref]] for ref in plan.devices]
-        slices.append(
-            Slice(
-                name=slice_name(node, driver, position, plan.what),
-                devices=tuple(
-                    publish(inventory, d, choices, (taints or {}).get(d.name, ())) for d in devices
-                ),
-                counter_sets=tuple(
-                    inventory.counters[uuid].counter_set(_counter_set(inventory, uuid))
-                    for uuid in plan.counter_sets
-                ),
-            )
-        )
-    pool = Pool(driver=driver, node=node, name=pool_name(node), slices=_with_kept(slices, [*kept]))
+    catalogue = make_catalogue(inventory, choices, driver=driver, node=node)
+    return offer(catalogue, live=live, kept=kept, taints=taints)
+
+
+def offer(
+    catalogue: Catalogue,
+    *,
+    live: Live = NOTHING,
+    kept: Iterable[Kept] = (),
+    taints: Mapping[DeviceName, tuple[Taint, ...]] | None = None,
+) -> Pool:
+    """`build_pool` of a catalogue that is there already."""
+    pool = catalogue.pool(live)
+    lost = [k for k in kept if k.device.name not in catalogue.refs]
+    if catalogue.sound and not lost and not taints:
+        return pool
+    tainted = [_with_taints(s, taints or {}) for s in pool.slices]
+    pool = replace(pool, slices=_with_kept(tainted, lost))
     if broken := list(problems(pool)):
         raise ContractError(
             f"pool {pool.name} is not published, it would break the API: " + "; ".join(broken)
@@ -83,58 +74,40 @@ def build_pool(
     return pool
 
 
-def publish(
-    inventory: Inventory, device: Allocatable, choices: Choices, taints: tuple[Taint, ...] = ()
-) -> Device:
-    """One device with what it takes from its GPU's counters, where its GPU has any."""
-    described = describe(device, inventory.driver, full=not choices.lean)
-    counters = inventory.counters.get(device.gpu.uuid)
-    if counters is None:
-        return replace(described, taints=taints)
-    name = _counter_set(inventory, device.gpu.uuid)
-    match device, counters:
-        case MigPartition(profile=profile, start=start), Counters():
-            consumed = counters.partition(name, profile, start)
-        case LatePartition(profile=profile), LateCounters():
-            consumed = counters.partition(name, profile)
-        case _:
-            consumed = counters.whole(name)
-    return replace(described, consumes=(consumed,), taints=taints)
+def kept_devices(
+    stored: Collection[StoredSlice], *, in_use: Collection[DeviceName]
+) -> tuple[Kept, ...]:
+    """What is published now and held by a claim; it must not vanish with its GPU."""
+    counters = {
+        c.name: (SliceName(s.name), c)
+        for s in stored
+        if s.content is not None
+        for c in s.content.counter_sets
+    }
+    return tuple(
+        Kept(
+            slice=SliceName(each.name),
+            position=position,
+            device=device,
+            counters=tuple(
+                counters[c.counter_set] for c in device.consumes if c.counter_set in counters
+            ),
+        )
+        for each in stored
+        if each.content is not None
+        for position, device in enumerate(each.content.devices)
+        if device.name in in_use
+    )
 
 
-def _counter_set(inventory: Inventory, uuid: GpuUuid) -> str:
-    """The name of a GPU's counter set: its UUID, which is a DNS label in lower case.
-
-    Sums have a name of their own. What is in use while the binding changes keeps what it consumes,
-    and goes on to consume it from the set that has it.
-    """
-    late = isinstance(inventory.counters.get(uuid), LateCounters)
-    return f"{uuid.lower()}-sums" if late else uuid.lower()
-
-
-def _static(inventory: Inventory) -> list[SlicePlan]:
-    """Partitions that an administrator made, smallest first; they exclude nothing."""
-    found = [
-        d
-        for d in inventory.devices.values()
-        if isinstance(d, MigPartition) and d.existing is not None
-    ]
-    found.sort(key=lambda d: (d.profile.size, d.profile.name, d.gpu.pci, d.start))
-    return [SlicePlan(what=_STATIC, devices=tuple(d.ref for d in found))] if found else []
-
-
-def _split(plan: SlicePlan) -> list[SlicePlan]:
-    """At most 64 devices a slice, even without taints: the first taint must not need a new layout.
-
-    Only what excludes nothing can be so many: partitions that share counters are laid out to fit.
-    """
-    most = MAX_DEVICES_WITH_COUNTERS_OR_TAINTS
-    if len(plan.devices) <= most:
-        return [plan]
-    return [
-        SlicePlan(what=f"{plan.what}-{number}", devices=plan.devices[start : start + most])
-        for number, start in enumerate(range(0, len(plan.devices), most), 1)
-    ]
+def _with_taints(each: Slice, taints: Mapping[DeviceName, tuple[Taint, ...]]) -> Slice:
+    return replace(
+        each,
+        devices=tuple(
+            replace(d, taints=taints[name]) if (name := DeviceName(d.name)) in taints else d
+            for d in each.devices
+        ),
+    )
 
 
 def _with_kept(slices: Sequence[Slice], kept: list[Kept]) -> tuple[Slice, ...]:

@@ -11,12 +11,12 @@ from dataclasses import replace
 
 from api.resource.codec import StoredSlice
 from api.resource.types import Device, Pool, Slice
+from driver.core.catalogue import Catalogue
 from driver.core.choices import Choices
 from driver.core.ids import DeviceName
 from driver.core.inventory import Inventory
-from driver.core.layout import SlicePlan, lay_out
-from driver.core.names import slice_name
-from driver.core.occupancy import NOTHING, Live, Partition, Whole
+from driver.core.layout import SlicePlan, shelves
+from driver.core.occupancy import Live, Partition, Whole
 from driver.core.packing import WHOLE, make_order
 from driver.core.rerank import rerank
 
@@ -24,9 +24,8 @@ from driver.core.rerank import rerank
 def settle(
     fresh: Pool,
     stored: Iterable[StoredSlice],
-    inventory: Inventory,
+    catalogue: Catalogue,
     live: Live,
-    choices: Choices,
     *,
     behind: int = 0,
 ) -> Pool:
@@ -35,7 +34,7 @@ def settle(
     `behind` as in `rerank`. A slice whose devices are not those of `fresh` is taken as fresh.
     """
     published = {s.name: s.content.devices for s in stored if s.content is not None}
-    stale = _stale(fresh, published, inventory, live, choices, behind)
+    stale = _stale(published, catalogue, live, behind)
     return replace(
         fresh,
         slices=tuple(
@@ -46,26 +45,20 @@ def settle(
 
 
 def _stale(
-    fresh: Pool,
-    published: dict[str, tuple[Device, ...]],
-    inventory: Inventory,
-    live: Live,
-    choices: Choices,
-    behind: int,
+    published: dict[str, tuple[Device, ...]], catalogue: Catalogue, live: Live, behind: int
 ) -> Collection[str]:
-    named = inventory.named()
-    refs = {name: ref for ref, name in named.items()}
-    plans, names = [], {}
-    layout = lay_out(inventory.boards, make_order(inventory.boards, NOTHING, choices.policy))
-    for position, plan in enumerate(layout):
-        name = slice_name(fresh.node, fresh.driver, position, plan.what)
-        names[plan.what] = name
-        devices = [DeviceName(d.name) for d in published.get(name, ())]
+    if catalogue.flat:
+        return catalogue.names.values()
+    refs, names, boards = catalogue.refs, catalogue.names, catalogue.inventory.boards
+    plans = []
+    for shelf in shelves(boards):
+        devices = published.get(names.get(shelf.what, ""), ())
+        there = (refs.get(DeviceName(d.name)) for d in devices)
         plans.append(
-            SlicePlan(what=plan.what, devices=tuple(refs[d] for d in devices if d in refs))
+            SlicePlan(what=shelf.what, devices=tuple(ref for ref in there if ref is not None))
         )
-    plans_to_write = rerank(plans, inventory.boards, live, choices.policy, behind=behind)
-    return {names[plan.what] for plan in plans_to_write}
+    wrong = rerank(plans, boards, live, catalogue.choices.policy, behind=behind)
+    return {names[plan.what] for plan in wrong if plan.what in names}
 
 
 def _as_published(wanted: Slice, devices: tuple[Device, ...]) -> Slice:
@@ -95,3 +88,14 @@ def was_choice(
                 chosen = chosen and order.ranked(WHOLE).feasible[:1] == (ref,)
                 live = replace(live, whole=live.whole | {ref.gpu})
     return chosen, live
+
+
+def without(inventory: Inventory, live: Live, released: Iterable[DeviceName]) -> Live:
+    """The state after a claim has given its devices back."""
+    devices = (inventory.devices.get(name) for name in released)
+    refs = {device.ref for device in devices if device is not None}
+    return replace(
+        live,
+        partitions=live.partitions.difference(r for r in refs if isinstance(r, Partition)),
+        whole=live.whole.difference(r.gpu for r in refs if isinstance(r, Whole)),
+    )

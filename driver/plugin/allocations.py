@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from driver.core.ids import DeviceName, PoolName
-from driver.ports.kube import Change, JsonObject, Reflector
+from driver.core.ids import ClaimUID, DeviceName, PoolName
+from driver.ports.kube import Change, JsonObject, Key, Reflector
 
-_DEVICES = "devices"
+DEVICES = "devices"
 
 
 def trim(obj: JsonObject, *, driver: str, pool: PoolName) -> JsonObject | None:
@@ -33,8 +34,16 @@ def trim(obj: JsonObject, *, driver: str, pool: PoolName) -> JsonObject | None:
     metadata = obj["metadata"]
     return {
         "metadata": {k: metadata[k] for k in ("name", "namespace", "uid", "resourceVersion")},
-        _DEVICES: devices,
+        DEVICES: devices,
     }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moved:
+    """What one claim gave back, then what it got."""
+
+    released: tuple[DeviceName, ...] = ()
+    taken: tuple[DeviceName, ...] = ()
 
 
 class Allocations:
@@ -44,32 +53,38 @@ class Allocations:
         self._reflector: Reflector | None = None
         self._on_change: Callable[[], None] = lambda: None
         self._lock = threading.Lock()
-        self._events: list[tuple[DeviceName, ...]] = []
+        self._held: dict[Key, tuple[DeviceName, ...]] = {}
+        self._moves: list[Moved] = []
 
     def follow(self, reflector: Reflector, *, on_change: Callable[[], None]) -> None:
-        """`on_change` is called when claims took or gave back devices of the pool."""
+        """Before the reflector runs. `on_change` is called when claims took or gave back devices
+        of the pool.
+        """
         self._reflector, self._on_change = reflector, on_change
         reflector.subscribe(self._heard)
 
     def wait_synced(self, timeout: float) -> bool:
         return self._reflector is not None and self._reflector.wait_synced(timeout)
 
-    def devices(self) -> frozenset[DeviceName]:
-        """All devices that claims hold now."""
-        objects = self._reflector.snapshot() if self._reflector is not None else ()
-        return frozenset(DeviceName(d) for obj in objects for d in obj[_DEVICES])
-
-    def take_new(self) -> tuple[tuple[DeviceName, ...], ...]:
-        """What was allocated since the last call, a tuple a claim; a release is an empty one."""
+    def take(self) -> tuple[tuple[Moved, ...], frozenset[DeviceName]]:
+        """What moved since the last call, in the server's order, and what is held after that."""
         with self._lock:
-            events, self._events = self._events, []
-            return tuple(events)
+            moves, self._moves = self._moves, []
+            held = frozenset(d for devices in self._held.values() for d in devices)
+        return tuple(moves), held
+
+    def claims(self) -> dict[ClaimUID, JsonObject]:
+        """By UID, each with its identity and its devices; empty before the first list."""
+        objects = self._reflector.snapshot() if self._reflector is not None else ()
+        return {ClaimUID(obj["metadata"]["uid"]): obj for obj in objects}
 
     def _heard(self, change: Change) -> None:
-        new = tuple(DeviceName(d) for d in change.new[_DEVICES]) if change.new else ()
-        old = tuple(DeviceName(d) for d in change.old[_DEVICES]) if change.old else ()
-        if new == old:
-            return
+        new = tuple(DeviceName(d) for d in change.new[DEVICES]) if change.new else ()
         with self._lock:
-            self._events.append(new)
+            old = self._held.pop(change.key, ())
+            if new:
+                self._held[change.key] = new
+            if new == old:
+                return
+            self._moves.append(Moved(released=old, taken=new))
         self._on_change()

@@ -124,7 +124,7 @@ def publisher(
             Query(resource=version.slices, fields=fields),
             listed=lambda: metrics.relisted(version.slices.plural),
         )
-        slices.subscribe(lambda _change: made.changed())
+        slices.subscribe(made.slice_changed)
         supervisor.start("slice reflector", slices.run)
         if chosen.follow:
             claims = Reflector(

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from driver.core.ids import PoolName
+from driver.core.ids import DeviceName, PoolName
 from driver.kube.store import Store
-from driver.plugin.allocations import Allocations, trim
+from driver.plugin.allocations import Allocations, Moved, trim
 from driver.ports.kube import Added, Deleted, JsonObject, Listing, Modified
 from tests.plugin.stubs import DRIVER, POOL, claim
 
@@ -51,6 +51,10 @@ def test_of_the_others_only_their_identity_and_their_devices_are_kept() -> None:
     }
 
 
+def moved(*, released: tuple[str, ...] = (), taken: tuple[str, ...] = ()) -> Moved:
+    return Moved(released=tuple(map(DeviceName, released)), taken=tuple(map(DeviceName, taken)))
+
+
 class Followed:
     """Allocations behind a store that is fed as a reflector does."""
 
@@ -74,12 +78,12 @@ class Followed:
 
 def test_before_the_first_list_nothing_is_known() -> None:
     assert not Allocations().wait_synced(0)
-    assert Allocations().devices() == frozenset()
+    assert Allocations().take() == ((), frozenset())
     followed = Followed()
     assert not followed.allocations.wait_synced(0)
     followed.listed(allocated("a", "gpu-0"))
     assert followed.allocations.wait_synced(0)
-    assert followed.allocations.devices() == {"gpu-0"}
+    assert followed.allocations.take() == ((moved(taken=("gpu-0",)),), frozenset({"gpu-0"}))
 
 
 def test_each_allocation_and_each_release_is_told_once() -> None:
@@ -88,26 +92,32 @@ def test_each_allocation_and_each_release_is_told_once() -> None:
     followed.modified(allocated("a", "gpu-0", version=2))
     followed.modified(allocated("b", "gpu-1", "gpu-2", version=3))
     followed.modified({**allocated("a", version=4), "status": {}})
-    assert followed.allocations.devices() == {"gpu-1", "gpu-2"}
-    assert followed.allocations.take_new() == (("gpu-0",), ("gpu-1", "gpu-2"), ())
-    assert followed.allocations.take_new() == ()
+    moves, held = followed.allocations.take()
+    assert held == {"gpu-1", "gpu-2"}
+    assert moves == (
+        moved(taken=("gpu-0",)),
+        moved(taken=("gpu-1", "gpu-2")),
+        moved(released=("gpu-0",)),
+    )
+    assert followed.allocations.take() == ((), held)
     assert followed.heard == 3
 
 
 def test_changes_that_move_no_device_are_not_told() -> None:
     followed = Followed()
     followed.listed(allocated("a", "gpu-0"))
-    followed.allocations.take_new()
+    followed.allocations.take()
     followed.modified(allocated("a", "gpu-0", version=2))
     followed.store.feed(Added({"metadata": {"name": "x", "resourceVersion": "3"}, "devices": ()}))
-    assert followed.allocations.take_new() == ()
+    assert followed.allocations.take() == ((), frozenset({"gpu-0"}))
     assert followed.heard == 1
 
 
 def test_what_a_broken_watch_missed_is_told_by_the_next_list() -> None:
     followed = Followed()
     followed.listed(allocated("a", "gpu-0"), allocated("b", "gpu-1"))
-    followed.allocations.take_new()
+    followed.allocations.take()
     followed.listed(allocated("b", "gpu-1"), allocated("c", "gpu-2", version=5), version=6)
-    assert sorted(followed.allocations.take_new()) == [(), ("gpu-2",)]
-    assert followed.allocations.devices() == {"gpu-1", "gpu-2"}
+    moves, held = followed.allocations.take()
+    assert moves == (moved(released=("gpu-0",)), moved(taken=("gpu-2",)))
+    assert held == {"gpu-1", "gpu-2"}

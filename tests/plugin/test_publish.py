@@ -2,199 +2,21 @@
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable, Iterator
-from functools import partial
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from driver.core.choices import DEFAULT, Choices
+from driver.core.choices import Choices
 from driver.core.ids import CdiId, ClaimUID, DeviceName, PoolName
 from driver.core.inventory import build_inventory
 from driver.core.ledger import Entry, Holding, Slot
 from driver.core.live import Foreign
-from driver.core.snapshot import GpuFacts
-from driver.kube.client import Client
-from driver.kube.login import login
-from driver.kube.reflector import Reflector
-from driver.kube.watching import Query
-from driver.plugin.allocations import Allocations, trim
-from driver.plugin.node import Hardware, Identity
-from driver.plugin.publish import Publisher
-from driver.plugin.served import Served, ServedVersion
-from driver.plugin.supervise import Supervisor
-from hack.fakeapi import ApiServer
+from driver.plugin import publish, publish_stored, publish_writes
 from hack.fakeapi.faults import Answer
-from hack.fakeapi.scheduler import Scheduler
 from tests.plugin.nodes import mig_gpu, mig_snapshot, partition
-from tests.plugin.stubs import DRIVER, NODE, POOL, device, gpu
-
-PROFILES = ("1g.10gb", "1g.20gb", "2g.20gb", "3g.40gb", "4g.40gb")
-ONE_GPU = (mig_gpu(0),)
-
-
-class Metrics:
-    def __init__(self) -> None:
-        self.written: list[str] = []
-        self.chosen: list[bool] = []
-        self.devices = 0
-
-    def slice_written(self, verb: str, reason: str) -> None:
-        self.written.append(f"{verb}: {reason}")
-
-    def set_published_devices(self, count: int) -> None:
-        self.devices = count
-
-    def allocated(self, *, as_chosen: bool) -> None:
-        self.chosen.append(as_chosen)
-
-
-class Pauses:
-    def next(self) -> float:
-        return 9.0
-
-    def reset(self) -> None:
-        """They do not grow."""
-
-
-class Bench:
-    """One node at an API server. Reflectors run; the publisher looks when it is told to."""
-
-    def __init__(
-        self, server: ApiServer, client: Client, *gpus: GpuFacts, choices: Choices = DEFAULT
-    ) -> None:
-        self.server, self.client, self.choices = server, client, choices
-        self.hardware = Hardware()
-        self.inventory = build_inventory(mig_snapshot(*gpus), choices)
-        self.hardware.found(self.inventory)
-        self.allocations = Allocations()
-        self.entries: dict[ClaimUID, Entry] = {}
-        self.metrics = Metrics()
-        self.problems: list[str] = []
-        self.supervisor = Supervisor()
-        self.heard = threading.Semaphore(0)
-        self.publisher = Publisher(
-            identity=Identity(driver=DRIVER, node=NODE, boot_id="boot-1"),
-            hardware=self.hardware,
-            api=client,
-            served=ServedVersion(lambda: "v1"),
-            choices=choices,
-            follow=self._follow,
-            allocations=self.allocations,
-            entries=lambda: self.entries,
-            report=self.problems.append,
-            metrics=self.metrics,
-            resync=600.0,
-            pauses=Pauses(),
-            wakeup=self.supervisor.wakeup(),
-        )
-        classes: dict[str, Callable[[str, dict[str, Any]], bool]] = {
-            p: partial(_of_kind, p) for p in (*PROFILES, "gpu")
-        }
-        self.scheduler = Scheduler(server.cluster, classes)
-
-    def _follow(self, served: Served) -> Reflector:
-        slices = Reflector(self.client, Query(resource=served.slices))
-        self.supervisor.start("slices", slices.run)
-        if self.choices.follow:
-            keep = partial(trim, driver=DRIVER, pool=PoolName(POOL))
-            claims = Reflector(self.client, Query(resource=served.claims), keep=keep)
-            self.allocations.follow(claims, on_change=self.heard.release)
-            self.supervisor.start("claims", claims.run)
-        return slices
-
-    def look(self) -> float | None:
-        """A round of the publisher, as soon as it has its lists."""
-        for _ in range(10):
-            if (pause := self.publisher.look()) != 0:
-                return pause
-        raise AssertionError(f"no lists: {self.server.requests.all()}")
-
-    def allocate(self, *kinds: str) -> list[str]:
-        """A claim each, then wait until the plugin has heard of all."""
-        made = []
-        for kind in kinds:
-            name = f"c{len(self.server.cluster.list('resourceclaims')[0])}"
-            request = {"name": "r", "exactly": {"deviceClassName": kind}}
-            obj = {
-                "metadata": {"name": name, "namespace": "default"},
-                "spec": {"devices": {"requests": [request]}},
-            }
-            self.server.cluster.create("resourceclaims", obj)
-            got = self.scheduler.allocate(name)
-            made.append(got["status"]["allocation"]["devices"]["results"][0]["device"])
-        if self.choices.follow:
-            for _ in kinds:
-                assert self.heard.acquire(timeout=10)
-        return made
-
-    def release(self, *names: str) -> None:
-        for name in names:
-            self.scheduler.release(name)
-        for _ in names:
-            assert self.heard.acquire(timeout=10)
-
-    def order(self, kind: str) -> list[str]:
-        """Devices of one kind, as published."""
-        listed = [d for s in self.slices() for d in s["spec"].get("devices", ())]
-        return [d["name"] for d in listed if _of_kind(kind, DRIVER, d)]
-
-    def slices(self) -> list[dict[str, Any]]:
-        return self.server.cluster.list("resourceslices")[0]
-
-    def tainted(self) -> dict[str, list[str]]:
-        """Values of taints by device."""
-        return {
-            d["name"]: [t["key"].rpartition("/")[2] for t in d["taints"]]
-            for s in self.slices()
-            for d in s["spec"].get("devices", ())
-            if d.get("taints")
-        }
-
-    def generations(self) -> set[int]:
-        return {s["spec"]["pool"]["generation"] for s in self.slices()}
-
-    def writes(self) -> int:
-        """Since the last call."""
-        count = sum(r.resource == "resourceslices" for r in self.server.requests.writes())
-        self.server.requests.clear()
-        return count
-
-
-def _of_kind(kind: str, driver: str, found: dict[str, Any]) -> bool:
-    attributes = found["attributes"]
-    own = attributes.get("profile", attributes["type"])["string"]
-    return driver == DRIVER and own == kind
-
-
-Make = Callable[..., Bench]
-
-
-@pytest.fixture
-def make(tmp_path: Path) -> Iterator[Make]:
-    made: list[Bench] = []
-    with ApiServer() as server:
-        server.cluster.create("nodes", {"metadata": {"name": NODE}})
-        for kind in (*PROFILES, "gpu"):
-            server.cluster.create("deviceclasses", {"metadata": {"name": kind}, "spec": {}})
-        client = Client(
-            login(kubeconfig=str(server.write_kubeconfig(tmp_path / "kubeconfig"))),
-            user_agent="test",
-        )
-
-        def bench(*gpus: GpuFacts, choices: Choices = DEFAULT) -> Bench:
-            made.append(Bench(server, client, *(gpus or ONE_GPU), choices=choices))
-            made[-1].look()
-            return made[-1]
-
-        yield bench
-        for each in made:
-            each.supervisor.end()
-            assert each.supervisor.join(10) == []
-        client.close()
+from tests.plugin.publishing import PROFILES, Bench, Make
+from tests.plugin.stubs import POOL, device, gpu
 
 
 def test_a_start_on_what_is_published_already_writes_nothing(make: Make) -> None:
@@ -353,46 +175,59 @@ def test_a_lost_gpu_takes_its_devices_along_but_for_those_in_use(make: Make) -> 
     assert bench.writes() == len(bench.slices())
 
 
-class Looks:
-    """Counts rounds in place of making them, in the publisher's own thread."""
+def test_a_second_look_decodes_nothing_and_describes_nothing(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = lopsided(make)
+    bench.look()
+    assert bench.writes() == 3
+    work: list[str] = []
+    for module, name in (
+        (publish_stored, "decode_stored"),
+        (publish_writes, "encode_slice"),
+        (publish, "make_catalogue"),
+    ):
+        monkeypatch.setattr(module, name, counted(work, getattr(module, name)))
+    bench.look()
+    assert (work, bench.writes()) == ([], 0)
+    bench.release("c2")
+    bench.look()
+    assert bench.writes() == 3
+    # What we wrote is known; only its metadata is read.
+    assert sorted(work) == ["decode_stored"] * 3 + ["encode_slice"] * 3
+    assert bench.server.requests.all("get", "nodes") == []
 
-    def __init__(self, bench: Bench) -> None:
-        self.publisher = bench.publisher
-        self.at: list[float] = []
-        self.seen = threading.Semaphore(0)
-        bench.publisher.look = self._look  # type: ignore[method-assign]
-        bench.supervisor.start("publisher", bench.publisher.run)
-        self.wait()
 
-    def _look(self) -> float | None:
-        self.at.append(time.monotonic())
-        self.seen.release()
-        return None
+def counted(work: list[str], function: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*given: Any, **named: Any) -> Any:
+        assert function.__name__ != "decode_stored" or named["content"] is not None
+        work.append(function.__name__)
+        return function(*given, **named)
 
-    def wait(self) -> None:
-        assert self.seen.acquire(timeout=10)
+    return call
 
 
-def test_the_first_of_a_burst_is_looked_at_at_once_and_the_rest_together(make: Make) -> None:
+def test_its_own_writes_wake_nobody_and_a_lost_slice_does(make: Make) -> None:
+    bench = lopsided(make)
+    bench.look()
+    bench.writes()
+    bench.release("c2")
+    looks = bench.run()
+    assert looks.acquire(timeout=10)
+    assert not looks.acquire(timeout=0.3)
+    assert bench.writes() == 3
+    bench.server.cluster.delete("resourceslices", bench.slices()[0]["metadata"]["name"])
+    assert looks.acquire(timeout=10)
+    bench.server.requests.wait_for("create", "resourceslices")
+
+
+def test_a_release_in_the_same_batch_counts_before_the_allocation_that_follows_it(
+    make: Make,
+) -> None:
     bench = make()
-    looks = Looks(bench)
-    bench.publisher.allocated()
-    looks.wait()
-    for _ in range(20):
-        bench.publisher.allocated()
-    looks.wait()
-    assert looks.at[-1] - looks.at[-2] >= 0.09
-    assert not looks.seen.acquire(timeout=0.2)
-    assert len(looks.at) == 3
-
-
-def test_lost_slices_are_looked_at_at_once_in_a_burst_too(make: Make) -> None:
-    bench = make()
-    looks = Looks(bench)
-    bench.publisher.allocated()
-    looks.wait()
-    bench.publisher.allocated()
-    bench.publisher.changed()
-    looks.wait()
-    assert not looks.seen.acquire(timeout=0.2)
-    assert len(looks.at) == 3
+    bench.allocate("4g.40gb", "3g.40gb")
+    bench.look()
+    bench.release("c0")
+    bench.allocate("4g.40gb")
+    bench.look()
+    assert bench.metrics.chosen == [True] * 3

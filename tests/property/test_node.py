@@ -15,6 +15,7 @@ from hypothesis import given, settings, strategies as st
 from api.resource.codec import NodeOwner, decode_stored, encode_slice
 from api.resource.limits import problems
 from api.resource.types import Text
+from driver.core.catalogue import make_catalogue
 from driver.core.choices import Choices
 from driver.core.claims import Intent, Wanted
 from driver.core.diff import Delete, plan_writes
@@ -24,7 +25,7 @@ from driver.core.ledger import conflict, entry_for
 from driver.core.live import Foreign, live_state, withholding_taints
 from driver.core.occupancy import Partition
 from driver.core.packing import Policy
-from driver.core.pools import Kept, build_pool
+from driver.core.pools import kept_devices, offer
 from driver.core.reorder import settle
 from tests.data.mig_boards import A30, H100
 from tests.property.server import Server
@@ -80,29 +81,11 @@ class Node:
         """What the publisher wants, by the same functions in the same order."""
         inventory, stored = self.inventory, self.server.stored()
         live = live_state(inventory, self.allocated, (), self.foreign)
-        counters = {c.name: (s.name, c) for s in self.contents() for c in s.counter_sets}
-        kept = [
-            Kept(
-                slice=s.name,
-                position=position,
-                device=d,
-                counters=tuple(counters[c.counter_set] for c in d.consumes),
-            )
-            for s in self.contents()
-            for position, d in enumerate(s.devices)
-            if d.name in self.allocated
-        ]
         taints = withholding_taints(inventory, live, self.foreign, self.choices, driver=DRIVER)
-        fresh = build_pool(
-            inventory,
-            driver=DRIVER,
-            node=NODE,
-            live=live,
-            choices=self.choices,
-            kept=kept,
-            taints=taints,
-        )
-        return settle(fresh, stored, inventory, live, self.choices)
+        catalogue = make_catalogue(inventory, self.choices, driver=DRIVER, node=NODE)
+        kept = kept_devices(stored, in_use=self.allocated)
+        fresh = offer(catalogue, live=live, kept=kept, taints=taints)
+        return settle(fresh, stored, catalogue, live)
 
     def publish(self):
         """Write what differs; a reader looks after every single write."""

@@ -7,6 +7,7 @@ import pytest
 from api.resource.limits import is_label
 from api.resource.types import Text
 from driver.core.boards import Binding, check_binding
+from driver.core.catalogue import publish
 from driver.core.choices import Choices
 from driver.core.errors import ConfigError
 from driver.core.geometry import Placement
@@ -23,7 +24,7 @@ from driver.core.names import (
 )
 from driver.core.occupancy import NOTHING, Partition
 from driver.core.packing import Policy, make_order
-from driver.core.pools import Kept, build_pool, publish
+from driver.core.pools import Kept, build_pool
 from driver.core.rerank import rerank
 from driver.core.snapshot import ComputeFacts, InstanceFacts, MigState
 from tests.data.mig_boards import H100

@@ -6,15 +6,17 @@ import pytest
 
 from api.resource.codec import NodeOwner, StoredSlice
 from api.resource.types import Device, Taint, TaintEffect
+from driver.core.catalogue import make_catalogue
 from driver.core.choices import DEFAULT
 from driver.core.inventory import build_inventory
 from driver.core.occupancy import NOTHING
 from driver.core.pools import build_pool
-from driver.core.reorder import settle, was_choice
+from driver.core.reorder import settle, was_choice, without
 from tests.unit.core.given import DRIVER, NODE, cut, part, snapshot
 from tests.unit.core.given_mig import live
 
 TWO = build_inventory(snapshot(cut(0), cut(1)))
+CATALOGUE = make_catalogue(TWO, DEFAULT, driver=DRIVER, node=NODE)
 ON_1 = live("1:1g.10gb@6")
 
 
@@ -44,7 +46,7 @@ def stored(published):
 
 def settled(published, state, *, fresh=None, behind=0):
     wanted = fresh or pool(state)
-    return settle(wanted, stored(published), TWO, state, DEFAULT, behind=behind)
+    return settle(wanted, stored(published), CATALOGUE, state, behind=behind)
 
 
 def first(published, profile):
@@ -109,3 +111,9 @@ def test_an_allocation_is_compared_with_what_the_policy_would_have_taken(
     state, devices, chosen, after
 ):
     assert was_choice(TWO, state, devices, DEFAULT) == (chosen, after)
+
+
+def test_what_is_given_back_is_free_in_the_state_after_it():
+    full = live("0", "1:1g.10gb@6", "1:3g.40gb@0")
+    released = [part(1, "3g.40gb", 0), "gpu-00000000", part(1, "1g.10gb", 0), "gpu-0000000f"]
+    assert without(TWO, full, released) == ON_1

@@ -1,0 +1,52 @@
+"""Whether the server stores counters; before 1.36 it drops them by default, in silence.
+
+Why it matters: without them a GPU and its partitions would be given out side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from api.resource.codec import NodeOwner, StoredSlice, encode_slice
+from driver.core.catalogue import Catalogue
+from driver.observe.logs import Log
+from driver.plugin.served import Served
+from driver.ports.kube import KubeApi
+
+log = Log(__name__)
+
+
+class CounterSupport:
+    """Asks once; only an answer is remembered: a server that is away has not dropped anything."""
+
+    def __init__(self, api: KubeApi) -> None:
+        self._api = api
+        self._kept: bool | None = None
+
+    def kept(
+        self,
+        catalogue: Catalogue,
+        stored: Collection[StoredSlice],
+        served: Served,
+        owner: Callable[[], NodeOwner],
+    ) -> bool:
+        """What is stored answers it, else a creation that is only tried. True without a counter."""
+        if not catalogue.counter_sets:
+            return True
+        if self._kept is None:
+            known = any(s.content and s.content.counter_sets for s in stored)
+            self._kept = known or self._try(catalogue, served, owner())
+            if not self._kept:
+                log.error(
+                    "this server drops counters (feature DRAPartitionableDevices): whole GPUs and"
+                    " partitions that are there already are published, none is made on demand"
+                )
+        return self._kept
+
+    def _try(self, catalogue: Catalogue, served: Served, owner: NodeOwner) -> bool:
+        pool = catalogue.pool()
+        first = next(s for s in pool.slices if s.counter_sets)
+        body = encode_slice(first, pool=pool, generation=1, owner=owner, version=served.version)
+        body["metadata"]["name"] += "-try"
+        answer = self._api.create(served.slices, body, dry_run=True)
+        return bool(answer["spec"].get("sharedCounters"))

@@ -1,0 +1,82 @@
+"""What is in use on this node now, and whether each allocation was what the policy would take.
+
+Why it exists: the order that is published follows from the first, and how well it does that is told
+by the second. Must not know slices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from driver.core.choices import Choices
+from driver.core.ids import ClaimUID, DeviceName
+from driver.core.inventory import Inventory
+from driver.core.ledger import Entry
+from driver.core.live import Foreign, live_state
+from driver.core.occupancy import NOTHING, Live
+from driver.core.reorder import was_choice, without
+from driver.plugin.allocations import Allocations, Moved
+
+
+class AllocationMetrics(Protocol):
+    def allocated(self, *, as_chosen: bool) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InUse:
+    """`devices`: held by a claim or by our ledger. `behind`: how many events came at once, 0 where
+    they are followed one by one.
+    """
+
+    live: Live
+    devices: frozenset[DeviceName]
+    behind: int = 0
+
+
+class Follower:
+    """For one thread. `entries`: what the ledger holds; what an earlier boot handed out holds
+    nothing any more.
+    """
+
+    def __init__(
+        self,
+        allocations: Allocations,
+        choices: Choices,
+        *,
+        entries: Callable[[], Mapping[ClaimUID, Entry]],
+        boot_id: str,
+        metrics: AllocationMetrics,
+    ) -> None:
+        self._allocations = allocations
+        self._choices = choices
+        self._entries = entries
+        self._boot_id = boot_id
+        self._metrics = metrics
+        self._live: Live | None = None
+
+    def wait_synced(self, timeout: float) -> bool:
+        return not self._choices.follow or self._allocations.wait_synced(timeout)
+
+    def look(self, inventory: Inventory, foreign: Collection[Foreign]) -> InUse:
+        entries = [e for e in self._entries().values() if e.boot_id == self._boot_id]
+        prepared = {h.device for e in entries for h in e.holdings}
+        if not self._choices.follow:
+            return InUse(live=NOTHING, devices=frozenset(prepared))
+        moves, allocated = self._allocations.take()
+        behind = len(moves) if self._live is not None and len(moves) > 1 else 0
+        self._judge(inventory, moves)
+        self._live = live_state(inventory, allocated, entries, foreign)
+        return InUse(live=self._live, devices=allocated | prepared, behind=behind)
+
+    def _judge(self, inventory: Inventory, moves: Collection[Moved]) -> None:
+        """Each allocation in the state just before it, as the server's order of events has it."""
+        live = self._live
+        if live is None:
+            return
+        for each in moves:
+            live = without(inventory, live, each.released)
+            if each.taken:
+                chosen, live = was_choice(inventory, live, each.taken, self._choices)
+                self._metrics.allocated(as_chosen=chosen)

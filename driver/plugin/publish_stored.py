@@ -1,0 +1,50 @@
+"""The slices of this node as the server has them, each version decoded once.
+
+Why it exists: a look comes after each allocation, and what is stored changes far less often than
+that; to decode a slice of 64 devices costs more than to order all of them. What we have just
+written is known without decoding: the server returns it as we sent it.
+
+Must not know why something is written.
+"""
+
+from __future__ import annotations
+
+from api.resource.codec import StoredSlice, decode_stored
+from api.resource.types import Slice
+from driver.ports.kube import JsonObject, Reflector
+
+
+class StoredSlices:
+    """For one thread. `decoded` counts how often a whole slice had to be read."""
+
+    def __init__(self, reflector: Reflector) -> None:
+        self._reflector = reflector
+        self._known: dict[tuple[str, str], StoredSlice] = {}
+        self.decoded = 0
+
+    def wait_synced(self, timeout: float) -> bool:
+        return self._reflector.wait_synced(timeout)
+
+    def read(self) -> list[StoredSlice]:
+        """All of them; what is gone or overwritten is forgotten."""
+        found = {}
+        for obj in self._reflector.snapshot():
+            key = _version(obj)
+            found[key] = self._known.get(key) or self._decode(obj)
+        self._known = found
+        return list(found.values())
+
+    def wrote(self, sent: JsonObject, answer: JsonObject, wanted: Slice) -> None:
+        """Take in a write of ours before the watch tells of it. `sent` is `wanted`, encoded."""
+        if answer["spec"] == sent["spec"]:
+            self._known[_version(answer)] = decode_stored(answer, content=wanted)
+        self._reflector.observe(answer)
+
+    def _decode(self, obj: JsonObject) -> StoredSlice:
+        self.decoded += 1
+        return decode_stored(obj)
+
+
+def _version(obj: JsonObject) -> tuple[str, str]:
+    metadata = obj["metadata"]
+    return metadata["name"], metadata["resourceVersion"]

@@ -1,0 +1,94 @@
+"""Brings what is stored to what is wanted: plans the writes and carries them out, in their order.
+
+Must not know where the wanted pool comes from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Protocol
+
+from api.resource.codec import NodeOwner, StoredSlice, encode_slice
+from api.resource.types import Pool
+from driver.core.diff import Delete, Put, Write, plan_writes
+from driver.core.errors import KubeNotFound
+from driver.observe.logs import Log
+from driver.plugin.publish_stored import StoredSlices
+from driver.plugin.served import Served
+from driver.ports.kube import KubeApi
+from driver.ports.resources import NODES
+
+log = Log(__name__)
+
+
+class WriteMetrics(Protocol):
+    def slice_written(self, verb: str, reason: str) -> None: ...
+
+
+class SliceWriter:
+    """`wrote` is told the version of each write before the copy of the server's slices is."""
+
+    def __init__(
+        self, api: KubeApi, *, node: str, metrics: WriteMetrics, wrote: Callable[[str], None]
+    ) -> None:
+        self._api = api
+        self._node = node
+        self._metrics = metrics
+        self._wrote = wrote
+        self._owner: NodeOwner | None = None
+
+    def write(
+        self, pool: Pool, stored: Collection[StoredSlice], served: Served, into: StoredSlices
+    ) -> None:
+        writes = self._plan(pool, stored)
+        for each in writes:
+            self._execute(each, pool, served, into)
+        if writes:
+            log.info("slices published", pool=pool.name, writes=len(writes))
+
+    def read_owner(self) -> NodeOwner:
+        node = self._api.get(NODES, self._node)
+        self._owner = NodeOwner(name=self._node, uid=node["metadata"]["uid"])
+        return self._owner
+
+    def _plan(self, pool: Pool, stored: Collection[StoredSlice]) -> list[Write]:
+        """The Node is read again before anything is made: it may have been made anew. An order
+        that changes in place has no time for that, and keeps the owner that is stored.
+        """
+        if self._owner is not None:
+            writes = plan_writes(pool, stored, owner=self._owner)
+            if all(isinstance(w, Put) and w.reorders for w in writes):
+                return writes
+        return plan_writes(pool, stored, owner=self.read_owner())
+
+    def _execute(self, write: Write, pool: Pool, served: Served, into: StoredSlices) -> None:
+        match write:
+            case Delete(stored=stored, reason=reason):
+                try:
+                    self._api.delete(
+                        served.slices,
+                        stored.name,
+                        uid=stored.uid,
+                        version=stored.resource_version,
+                    )
+                except KubeNotFound:
+                    return
+                self._tell("delete", stored.name, reason)
+            case Put(wanted=wanted, generation=generation, over=over, reason=reason):
+                body = encode_slice(
+                    wanted,
+                    pool=pool,
+                    generation=generation,
+                    owner=self._owner or self.read_owner(),
+                    version=served.version,
+                    over=over,
+                )
+                send = self._api.create if over is None else self._api.replace
+                answer = send(served.slices, body)
+                self._wrote(answer["metadata"]["resourceVersion"])
+                into.wrote(body, answer, wanted)
+                self._tell("create" if over is None else "replace", wanted.name, reason)
+
+    def _tell(self, verb: str, name: str, reason: str) -> None:
+        log.info("slice written", verb=verb, slice=name, reason=reason)
+        self._metrics.slice_written(verb, reason)
