@@ -15,6 +15,8 @@ the original as `__cause__`.
     |  |- NotFound           no such GPU or instance
     |  |- ResetRequired      what was asked takes effect after a reset only
     |  |- InUse              somebody holds what should change
+    |  |  `- Released        we let go of NVML ourselves, for a reset by somebody else
+    |  |- CallHangs          a call has not returned for so long that nobody waits for it any more
     |  `- NoResources        no room for another instance
     |- KubeError             an API request failed; says verb, object and status
     |  |- KubeNotFound       404
@@ -81,6 +83,14 @@ class ResetRequired(NvmlError):
 
 
 class InUse(NvmlError):
+    pass
+
+
+class Released(InUse):
+    pass
+
+
+class CallHangs(NvmlError):
     pass
 
 

@@ -27,6 +27,7 @@ _FOLDERS: Final = (
     "lib/x86_64-linux-gnu",
     "lib/aarch64-linux-gnu",
 )
+_MAX_RELEASE: Final = 3600.0
 
 
 class NvmlLibrary:
@@ -56,6 +57,18 @@ class NvmlLibrary:
 
     def close(self) -> None:
         self.session.close()
+
+    def release(self, seconds: float) -> None:
+        """Let go of every handle and take none for `seconds`, an hour at most: somebody resets a
+        GPU. Calls are refused with Released until then, or until `resume`.
+        """
+        self.session.release(min(seconds, _MAX_RELEASE))
+
+    def resume(self) -> None:
+        self.session.resume()
+
+    def close_idle(self, seconds: float) -> float:
+        return self.session.close_idle(seconds)
 
 
 def find_library(root: Path) -> Path:

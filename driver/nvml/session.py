@@ -6,6 +6,8 @@ image: another version may be put in its place while we run, and the loader answ
 has mapped with the old file, whatever lies there now. So the library is unmapped to be let go of,
 which no thread that is inside would survive.
 
+Somebody who resets a GPU needs us out of it: `release` closes, and lets nobody in for a while.
+
 The order: who enters opens the library if it is not open; after `close`, or an answer that the
 driver is not loaded, nobody enters, and the last who leaves shuts down and unloads.
 
@@ -18,13 +20,14 @@ import _ctypes
 import ctypes
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pynvml
 
-from driver.core.errors import DriverNotLoaded, InUse, LibraryMissing, NvmlError
+from driver.core.errors import DriverNotLoaded, InUse, LibraryMissing, NvmlError, Released
 from driver.nvml.calls import call
 from driver.nvml.handles import Handles
 
@@ -39,12 +42,16 @@ class Session:
         waits for calls to return, and a call for a closing to end.
         """
         self.handles = Handles()
+        self.openings = 0
+        """How often it was opened: what was made in another opening is gone."""
         self._locate = locate
         self._patience = patience
         self._changed = threading.Condition()
         self._inside = 0
         self._open = False
         self._closing = False
+        self._left_at = 0.0
+        self._released_until = 0.0
 
     @contextmanager
     def inside(self) -> Iterator[None]:
@@ -61,6 +68,16 @@ class Session:
         finally:
             self._leave(broken=broken)
 
+    def release(self, seconds: float) -> None:
+        """Close, and let nobody in for `seconds`: it ends by itself, whoever forgets `resume`."""
+        with self._changed:
+            self._released_until = time.monotonic() + seconds
+        self.close()
+
+    def resume(self) -> None:
+        with self._changed:
+            self._released_until = 0.0
+
     def close(self) -> None:
         """Let go of the library. A call that hangs is waited for as long as `patience` says; after
         that the library is let go of when the call returns.
@@ -75,8 +92,20 @@ class Session:
                     extra={"calls": self._inside, "waited_s": self._patience},
                 )
 
+    def close_idle(self, seconds: float) -> float:
+        """Let go of the library if nobody was inside for so long; seconds until that may be so."""
+        with self._changed:
+            rest = self._left_at + seconds - time.monotonic()
+            if self._inside or not self._open:
+                return seconds
+            if rest <= 0:
+                self._forget()
+                return seconds
+            return rest
+
     def _enter(self) -> None:
         with self._changed:
+            self._refuse_while_released()
             if not self._changed.wait_for(lambda: not self._closing, self._patience):
                 raise InUse(
                     f"NVML is being let go of, but {self._inside} of its calls have not returned"
@@ -91,9 +120,20 @@ class Session:
     def _leave(self, *, broken: bool) -> None:
         with self._changed:
             self._inside -= 1
+            self._left_at = time.monotonic()
             self._closing |= broken
             if self._closing and not self._inside:
                 self._forget()
+
+    def _refuse_while_released(self) -> None:
+        rest = self._released_until - time.monotonic()
+        if rest > 0:
+            raise Released(
+                f"NVML is let go of for another {rest:.0f} s, so that a GPU can be reset; end that"
+                " window, or wait",
+                call="nvmlInit",
+                code=pynvml.NVML_ERROR_IN_USE,
+            )
 
     # -- with the lock held, and nobody inside
 
@@ -105,6 +145,7 @@ class Session:
             self._forget()
             raise
         self._open = True
+        self.openings += 1
 
     def _forget(self) -> None:
         """Shut down and unload: the next opening loads what is there then."""
