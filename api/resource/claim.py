@@ -56,7 +56,12 @@ class Allocation(_Read):
 
 
 class Status(_Read):
+    """`reserved_for`: who may use the claim now, pods or groups of pods; only their number counts
+    here.
+    """
+
     allocation: Allocation | None = None
+    reserved_for: tuple[Any, ...] = Field(default=(), alias="reservedFor")
 
 
 class ResourceClaim(_Read):

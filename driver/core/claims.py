@@ -40,11 +40,13 @@ class Intent:
         return tuple(sorted({w.device.gpu.uuid for w in self.wanted}))
 
 
-def read_intent(
-    claim: ResourceClaim, *, uid: ClaimUID, driver: str, pool: PoolName, inventory: Inventory
-) -> Intent:
-    """`uid` is what the kubelet asked for; the API may hold a later claim of the same name."""
-    name = f"claim {claim.metadata.namespace}/{claim.metadata.name}"
+def own_results(claim: ResourceClaim, *, uid: ClaimUID, driver: str) -> tuple[Result, ...]:
+    """What was allocated of ours. ClaimError where the claim may not be prepared at all: a call may
+    come late, when its pod has ended and the claim was given up, or is another's.
+
+    `uid` is what the kubelet asked for; the API may hold a later claim of the same name.
+    """
+    name = _name(claim)
     if claim.metadata.uid != uid:
         raise ClaimError(
             f"{name} was replaced: the kubelet asked for UID {uid}, the API has"
@@ -53,8 +55,21 @@ def read_intent(
     allocation = claim.status.allocation
     if allocation is None:
         raise ClaimError(f"{name} is not allocated; it is prepared after the scheduler has chosen")
-    own = [r for r in allocation.devices.results if r.driver == driver]
-    for config in allocation.devices.config:
+    if not claim.status.reserved_for:
+        raise ClaimError(
+            f"{name} is reserved for no pod (status.reservedFor): the pod that it was prepared for"
+            " has ended; it is prepared when the scheduler reserves it again"
+        )
+    return tuple(r for r in allocation.devices.results if r.driver == driver)
+
+
+def read_intent(
+    claim: ResourceClaim, *, uid: ClaimUID, driver: str, pool: PoolName, inventory: Inventory
+) -> Intent:
+    """What `own_results` means on this node. ClaimError also where it cannot be served."""
+    name = _name(claim)
+    own = own_results(claim, uid=uid, driver=driver)
+    for config in claim.status.allocation.devices.config if claim.status.allocation else ():
         if config.opaque is None or config.opaque.driver == driver:
             raise ClaimError(
                 f"{name} carries configuration ({config.source}) for {driver}, and this version"
@@ -67,6 +82,15 @@ def read_intent(
         uid=uid,
         wanted=tuple(_wanted(r, name, pool, inventory) for r in own),
     )
+
+
+def base_request(result: Result) -> str:
+    """The request's name in the pod: a sub-request stands after a slash."""
+    return result.request.partition("/")[0]
+
+
+def _name(claim: ResourceClaim) -> str:
+    return f"claim {claim.metadata.namespace}/{claim.metadata.name}"
 
 
 def _wanted(result: Result, claim: str, pool: PoolName, inventory: Inventory) -> Wanted:
@@ -82,7 +106,7 @@ def _wanted(result: Result, claim: str, pool: PoolName, inventory: Inventory) ->
             " it was removed or does not answer (see the plugin's log and nvidia-smi)"
         )
     return Wanted(
-        request=result.request.partition("/")[0],
+        request=base_request(result),
         device=device,
         admin_access=result.admin_access,
         share_id=result.share_id,

@@ -7,11 +7,12 @@ adapter stores entries.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from driver.core.claims import Intent, Wanted
+from api.resource.claim import Result
+from driver.core.claims import Intent, Wanted, base_request
 from driver.core.devices import EVERY_SLOT, LatePartition, MigPartition
 from driver.core.ids import CdiId, ClaimUID, DeviceName, GpuUuid, PoolName
 from driver.core.names import cdi_id
@@ -129,6 +130,18 @@ def _holding(wanted: Wanted, uid: ClaimUID, pool: PoolName) -> Holding:
         admin_access=wanted.admin_access,
         share_id=wanted.share_id,
         slot=slot,
+    )
+
+
+def answers(entry: Entry, results: Sequence[Result], *, boot_id: str) -> bool:
+    """Whether the entry is a whole answer to a claim with these results, whatever else the node
+    offers by now: what was handed out in this boot stays as it is.
+    """
+    return (
+        entry.phase is Phase.COMPLETED
+        and entry.boot_id == boot_id
+        and [(h.request, h.pool, h.device, h.admin_access, h.share_id) for h in entry.holdings]
+        == [(base_request(r), r.pool, r.device, r.admin_access, r.share_id) for r in results]
     )
 
 

@@ -31,6 +31,7 @@ from driver.plugin.node import Hardware, Identity
 from driver.plugin.partitions import Partitions
 from driver.plugin.served import ServedVersion
 from driver.plugin.supervise import Supervisor
+from driver.plugin.turns import Turns
 from driver.plugin.wiring import (
     GPUS,
     KUBELET,
@@ -115,6 +116,7 @@ def run(settings: PluginSettings) -> int:
         ),
         partitions=Partitions(NvmlPartitions(library), wait=supervisor.stop.wait),
         locks=GpuLocks(locks),
+        turns=Turns(locks),
         on_change=metrics.set_prepared_claims,
         on_prepared=status.report,
     )

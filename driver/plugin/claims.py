@@ -3,7 +3,11 @@
 The order of a preparation: ledger (started), hardware, CDI file, ledger (completed), answer. A
 claim that changes no hardware has one ledger write. A crash leaves either nothing that anybody was
 told of, or a complete claim; what was started is taken up by the next attempt. The order of an
-unpreparation is the reverse.
+unpreparation is the reverse. A claim that is prepared already is answered from the ledger, after a
+look whether all of it is there.
+
+All of it happens in the claim's turn, what concerns a GPU under that GPU's lock besides. Both hold
+against a second plugin that works on the same folders.
 
 Must not know gRPC. Every error concerns one claim, and its text is for the user of that claim.
 """
@@ -14,23 +18,26 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-
-from pydantic import ValidationError
+from typing import Final
 
 from api.resource.claim import ResourceClaim
 from driver.core.bind import Crowded, bind, recall, unbound
 from driver.core.cdi import build_spec
-from driver.core.claims import Intent, read_intent
-from driver.core.errors import ClaimError, KubeError, KubeNotFound, NvmlError, StateError
+from driver.core.claims import Intent, own_results, read_intent
+from driver.core.errors import ClaimError, NvmlError, StateError, StateTooNew
 from driver.core.ids import ClaimUID, GpuUuid
-from driver.core.ledger import Entry, Phase, conflict, entry_for, same_claim, with_made
+from driver.core.inventory import Inventory
+from driver.core.ledger import Entry, Phase, answers, conflict, entry_for, same_claim, with_made
 from driver.core.prepare import MakePartition, plan_steps
+from driver.core.recovery_rebuild import known_claim, named
 from driver.observe.logs import Log
+from driver.plugin.claim_reader import ClaimReader
 from driver.plugin.gpu_locks import GpuLocks
 from driver.plugin.node import Hardware, Identity
 from driver.plugin.partitions import Partitions, Unfinished
 from driver.plugin.served import ServedVersion
-from driver.ports.kube import JsonObject, KubeApi
+from driver.plugin.turns import Turns
+from driver.ports.kube import KubeApi
 from driver.ports.kubelet import (
     ClaimRef,
     Failure,
@@ -41,6 +48,9 @@ from driver.ports.kubelet import (
 from driver.ports.state import CdiStore, DriverRoot, Ledger, PartitionAt
 
 log = Log(__name__)
+
+_LOOK_AGAIN: Final = 0.5
+"""Seconds between looks for devices that a second plugin, or recovery, has released."""
 
 
 class Claims:
@@ -58,6 +68,7 @@ class Claims:
         driver_root: DriverRoot,
         partitions: Partitions,
         locks: GpuLocks,
+        turns: Turns,
         on_change: Callable[[int], None] = lambda _: None,
         on_prepared: Callable[[Entry], None] = lambda _: None,
         patience: float = 10.0,
@@ -69,13 +80,13 @@ class Claims:
         """
         self._identity = identity
         self._hardware = hardware
-        self._api = api
-        self._served = served
+        self._reader = ClaimReader(api, served)
         self._ledger = ledger
         self._cdi = cdi
         self._driver_root = driver_root
         self._partitions = partitions
         self._locks = locks
+        self._turns = turns
         self._on_change = on_change
         self._on_prepared = on_prepared
         self._patience = patience
@@ -93,13 +104,13 @@ class Claims:
 
     def _prepare_one(self, ref: ClaimRef, deadline: float) -> PrepareAnswer:
         try:
-            intent = self._read(ref)
-            if not intent.wanted:
-                return ()
-            entry = self._hand_out_when_free(intent, deadline)
+            with self._turns.held(ref.uid, by=f"prepare of claim {ref}"):
+                entry = self._serve(ref, deadline)
         except (ClaimError, StateError, NvmlError) as error:
             log.warning("claim not prepared", claim=str(ref), reason=str(error))
             return Failure(message=str(error))
+        if entry is None:
+            return ()
         log.info("claim prepared", claim=str(ref), devices=[h.device for h in entry.holdings])
         return tuple(
             PreparedDevice(
@@ -112,30 +123,42 @@ class Claims:
             for h in entry.holdings
         )
 
-    def _read(self, ref: ClaimRef) -> Intent:
-        """The claim as the API has it now, never from a cache: its allocation may be new."""
+    def _serve(self, ref: ClaimRef, deadline: float) -> Entry | None:
+        """What the claim holds then; None where nothing of it is ours."""
+        claim = self._reader.read(ref)
+        driver, pool = self._identity.driver, self._identity.pool
+        results = own_results(claim, uid=ref.uid, driver=driver)
+        if not results:
+            return None
         inventory = self._hardware.inventory
         if inventory is None:
             raise ClaimError(
                 f"claim {ref}: the GPUs of this node cannot be used yet: {self._hardware.problem}"
             )
-        return read_intent(
-            _parse(self._fetch(ref), ref),
-            uid=ref.uid,
-            driver=self._identity.driver,
-            pool=self._identity.pool,
-            inventory=inventory,
-        )
+        known = self._ledger.entries().get(ref.uid)
+        for unread in self._ledger.unread().values():
+            raise StateTooNew(f"claim {ref}: {unread}")
+        if known is not None:
+            known = self._named(known, claim)
+        if known is not None and answers(known, results, boot_id=self._identity.boot_id):
+            gone = self._partitions.gone(known)
+            if not gone:
+                if self._write_cdi(known, inventory):
+                    log.warning("CDI file was missing or altered, restored", claim=ref.uid)
+                return known
+            log.warning("partitions are gone, made anew", claim=ref.uid, devices=gone)
+        intent = read_intent(claim, uid=ref.uid, driver=driver, pool=pool, inventory=inventory)
+        return self._hand_out_when_free(intent, inventory, deadline)
 
-    def _fetch(self, ref: ClaimRef) -> JsonObject:
-        try:
-            return self._api.get(self._served.get().claims, ref.name, namespace=ref.namespace)
-        except KubeNotFound as error:
-            raise ClaimError(f"claim {ref} does not exist any more") from error
-        except KubeError as error:
-            raise ClaimError(f"claim {ref} cannot be read, will be tried again: {error}") from error
+    def _named(self, known: Entry, claim: ResourceClaim) -> Entry:
+        """What recovery could make again only in part is whole now that its claim is known."""
+        found = known_claim(claim, driver=self._identity.driver, pool=self._identity.pool)
+        whole = named(known, found)
+        if whole != known:
+            self._ledger.put(whole)
+        return whole
 
-    def _hand_out_when_free(self, intent: Intent, deadline: float) -> Entry:
+    def _hand_out_when_free(self, intent: Intent, inventory: Inventory, deadline: float) -> Entry:
         """The request to the API is over: what is under a GPU's lock concerns that GPU alone."""
         name = f"claim {intent.namespace}/{intent.name}"
         while True:
@@ -150,7 +173,8 @@ class Claims:
                         wanted = self._entry(placed)
                         held = conflict(wanted, entries.values())
                         if not held:
-                            return self._hand_out(placed, wanted, entries.get(wanted.uid))
+                            known = entries.get(wanted.uid)
+                            return self._hand_out(placed, wanted, known, inventory)
             if not self._wait_for_release(releases, deadline):
                 raise ClaimError(f"{name}: {held}")
 
@@ -165,27 +189,26 @@ class Claims:
         return entry_for(intent, pool=self._identity.pool, boot_id=self._identity.boot_id)
 
     def _wait_for_release(self, seen: int, deadline: float) -> bool:
-        """Whether a claim was released since `seen`, before the deadline."""
+        """Until a claim was released since `seen`, or it is time to look what others released;
+        False after the deadline.
+        """
+        left = deadline - time.monotonic()
+        if left <= 0:
+            return False
         with self._released:
-            return self._released.wait_for(
-                lambda: self._releases != seen, max(0.0, deadline - time.monotonic())
-            )
+            self._released.wait_for(lambda: self._releases != seen, min(left, _LOOK_AGAIN))
+        return True
 
-    def _hand_out(self, intent: Intent, wanted: Entry, known: Entry | None) -> Entry:
-        """Idempotent: what is already as it should be is not made or written again."""
+    def _hand_out(
+        self, intent: Intent, wanted: Entry, known: Entry | None, inventory: Inventory
+    ) -> Entry:
+        """`known`: an earlier attempt, or a claim whose partitions are gone since."""
         if known is not None and not same_claim(known, wanted):
             if known.boot_id == wanted.boot_id:
                 self._take_apart(known)
             known = None
-        if known is not None and known.phase is Phase.COMPLETED:
-            gone = self._partitions.gone(known)
-            if not gone:
-                if self._write_cdi(intent, known):
-                    log.warning("CDI file was missing or altered, restored", claim=known.uid)
-                return known
-            log.warning("partitions are gone, made anew", claim=known.uid, devices=gone)
         entry = self._make(intent, wanted, adopt=known is not None)
-        self._write_cdi(intent, entry)
+        self._write_cdi(entry, inventory)
         self._ledger.put(entry)
         self._on_change(len(self._ledger.entries()))
         self._on_prepared(entry)
@@ -211,9 +234,15 @@ class Claims:
             entry = with_made(entry, device, instance)
         return entry
 
-    def _write_cdi(self, intent: Intent, entry: Entry) -> bool:
+    def _write_cdi(self, entry: Entry, inventory: Inventory) -> bool:
         """Whether the file had to be written."""
-        gpus = {w.device.gpu.uuid: w.device.gpu for w in intent.wanted}
+        lost = [uuid for uuid in entry.gpus if uuid not in inventory.gpus]
+        if lost:
+            raise ClaimError(
+                f"claim {entry.namespace}/{entry.name}: GPU {lost[0]} does not answer now;"
+                " see the plugin's log and nvidia-smi"
+            )
+        gpus = {uuid: inventory.gpus[uuid] for uuid in entry.gpus}
         partitions = tuple(
             PartitionAt(minor=gpus[h.gpu].minor, made=h.slot.made)
             for h in entry.holdings
@@ -225,16 +254,24 @@ class Claims:
     def _unprepare_one(self, ref: ClaimRef) -> UnprepareAnswer:
         """From the ledger alone: the claim may be gone from the API. Unknown claims succeed."""
         try:
-            entry = self._ledger.entries().get(ref.uid)
-            with self._locks.held(entry.gpus if entry else (), by=f"claim {ref}"):
-                self._cdi.remove(ref.uid)
-                if entry is not None:
-                    self._take_apart(entry)
+            with self._turns.held(ref.uid, by=f"unprepare of claim {ref}"):
+                known = self._take_back(ref)
         except (StateError, ClaimError, NvmlError) as error:
             log.warning("claim not unprepared", claim=str(ref), reason=str(error))
             return Failure(message=f"claim {ref}: {error}")
-        log.info("claim unprepared", claim=str(ref), known=entry is not None)
+        log.info("claim unprepared", claim=str(ref), known=known)
         return None
+
+    def _take_back(self, ref: ClaimRef) -> bool:
+        """Whether we knew the claim."""
+        entry = self._ledger.entries().get(ref.uid)
+        if unread := self._ledger.unread().get(ref.uid):
+            raise StateTooNew(unread)
+        with self._locks.held(entry.gpus if entry else (), by=f"unprepare of claim {ref}"):
+            self._cdi.remove(ref.uid)
+            if entry is not None:
+                self._take_apart(entry)
+        return entry is not None
 
     def _take_apart(self, entry: Entry) -> None:
         """Hardware, then the entry. After a reboot there is nothing of it on the hardware."""
@@ -251,14 +288,3 @@ class Claims:
         inventory = self._hardware.inventory
         facts = inventory.gpus.get(gpu) if inventory else None
         return facts is not None and facts.mig.switchable
-
-
-def _parse(obj: JsonObject, ref: ClaimRef) -> ResourceClaim:
-    try:
-        return ResourceClaim.model_validate(obj)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise ClaimError(
-            f"claim {ref} is not understood at {where}: {first['msg']}", retryable=False
-        ) from error

@@ -16,6 +16,7 @@ from driver.plugin.gpu_locks import GpuLocks
 from driver.plugin.node import Hardware, Identity
 from driver.plugin.partitions import Partitions
 from driver.plugin.served import ServedVersion
+from driver.plugin.turns import Turns
 from driver.ports.kube import JsonObject, KubeApi
 from driver.ports.kubelet import ClaimRef, Failure, PrepareAnswer
 from driver.state.thread_locks import ThreadLocks
@@ -66,8 +67,9 @@ class MigNode:
         self.mig: MemoryMig = of.mig if of else MemoryMig()
         self.root = Root()
         self.prepared: list[Entry] = []
-        hardware = Hardware()
+        self.hardware = hardware = Hardware()
         hardware.found(build_inventory(mig_snapshot(mig_gpu(0), mig_gpu(1)), Choices()))
+        locks = ThreadLocks()
         self.claims = Claims(
             identity=Identity(driver=DRIVER, node=NODE, boot_id=boot),
             hardware=hardware,
@@ -77,7 +79,8 @@ class MigNode:
             cdi=self.cdi,
             driver_root=self.root,
             partitions=Partitions(self.mig, wait=lambda _: None),
-            locks=GpuLocks(ThreadLocks()),
+            locks=GpuLocks(locks),
+            turns=Turns(locks),
             on_prepared=self.prepared.append,
             patience=0,
         )

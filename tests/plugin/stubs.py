@@ -54,6 +54,10 @@ class Library:
     def close(self) -> None:
         self.closed += 1
 
+    def close_idle(self, seconds: float) -> float:
+        self.closed += 1
+        return seconds
+
 
 @dataclass
 class MemoryLedger:
@@ -94,6 +98,10 @@ class MemoryCdi:
 
     def claims(self) -> frozenset[ClaimUID]:
         return frozenset(self.specs)
+
+    def read(self, uid: ClaimUID) -> JsonValue | None:
+        spec = self.specs.get(uid)
+        return None if spec is None else dict(spec)
 
 
 @dataclass
@@ -160,5 +168,8 @@ def claim(
     return {
         "metadata": {"name": name, "namespace": "default", "uid": uid or f"uid-{name}"},
         "spec": {},
-        "status": {"allocation": {"devices": {"results": results}}},
+        "status": {
+            "allocation": {"devices": {"results": results}},
+            "reservedFor": [{"resource": "pods", "name": "pod", "uid": "uid-pod"}],
+        },
     }

@@ -15,6 +15,7 @@ from driver.plugin.gpu_locks import GpuLocks
 from driver.plugin.node import Hardware, Identity
 from driver.plugin.partitions import Partitions
 from driver.plugin.served import ServedVersion
+from driver.plugin.turns import Turns
 from driver.ports.kube import JsonObject, KubeApi
 from driver.ports.kubelet import ClaimRef, Failure, PrepareAnswer
 from driver.state.thread_locks import ThreadLocks
@@ -44,6 +45,7 @@ class Node:
         self.mig = MemoryMig()
         self.hardware = Hardware()
         self.hardware.found(build_inventory(snapshot(2)))
+        locks = ThreadLocks()
         self.claims = Claims(
             identity=Identity(driver=DRIVER, node=NODE, boot_id=boot),
             hardware=self.hardware,
@@ -53,7 +55,8 @@ class Node:
             cdi=self.cdi,
             driver_root=self.root,
             partitions=Partitions(self.mig, wait=lambda _: None),
-            locks=GpuLocks(ThreadLocks()),
+            locks=GpuLocks(locks),
+            turns=Turns(locks),
             patience=0,
         )
 

@@ -57,7 +57,10 @@ def claim(*results: dict[str, Any], **devices: Any) -> ResourceClaim:
     return ResourceClaim.model_validate(
         {
             "metadata": {"name": "train", "namespace": "default", "uid": "uid-1"},
-            "status": {"allocation": {"devices": {"results": results, **devices}}},
+            "status": {
+                "allocation": {"devices": {"results": results, **devices}},
+                "reservedFor": [{"resource": "pods", "name": "pod", "uid": "uid-pod"}],
+            },
         }
     )
 
