@@ -1,7 +1,7 @@
 """The slices in which this node's devices are offered: `(Inventory, Live) -> Pool`.
 
 The scheduler takes the first device that fits, in the order published; `packing.py` says which
-order, `layout.py` in which slices, `catalogue.py` what stands there, and this module adds what is
+order, `layout.py` in which slices, `described.py` what stands there, and this module adds what is
 true for the moment: taints, and devices that are gone but in use. Same input, same bytes.
 """
 
@@ -17,8 +17,8 @@ from api.resource.limits import (
     problems,
 )
 from api.resource.types import CounterSet, Device, Pool, Slice, Taint
-from driver.core.catalogue import Catalogue, make_catalogue
 from driver.core.choices import DEFAULT, Choices
+from driver.core.described import Described, describe_node
 from driver.core.errors import ContractError
 from driver.core.ids import DeviceName, SliceName
 from driver.core.inventory import Inventory
@@ -49,21 +49,21 @@ def build_pool(
     taints: Mapping[DeviceName, tuple[Taint, ...]] | None = None,
 ) -> Pool:
     """All slices of this node. ContractError names each rule that the result would break."""
-    catalogue = make_catalogue(inventory, choices, driver=driver, node=node)
-    return offer(catalogue, live=live, kept=kept, taints=taints)
+    described = describe_node(inventory, choices, driver=driver, node=node)
+    return offer(described, live=live, kept=kept, taints=taints)
 
 
 def offer(
-    catalogue: Catalogue,
+    described: Described,
     *,
     live: Live = NOTHING,
     kept: Iterable[Kept] = (),
     taints: Mapping[DeviceName, tuple[Taint, ...]] | None = None,
 ) -> Pool:
-    """`build_pool` of a catalogue that is there already."""
-    pool = catalogue.pool(live)
-    lost = [k for k in kept if k.device.name not in catalogue.refs]
-    if catalogue.sound and not lost and not taints:
+    """`build_pool` of a node that is described already."""
+    pool = described.pool(live)
+    lost = [k for k in kept if k.device.name not in described.refs]
+    if described.sound and not lost and not taints:
         return pool
     tainted = [_with_taints(s, taints or {}) for s in pool.slices]
     pool = replace(pool, slices=_with_kept(tainted, lost))

@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from api.resource.codec import StoredSlice
 from api.resource.types import Device, Pool, Slice
-from driver.core.catalogue import Catalogue
 from driver.core.choices import Choices
+from driver.core.described import Described
 from driver.core.ids import DeviceName
 from driver.core.inventory import Inventory
 from driver.core.layout import SlicePlan, shelves
@@ -24,7 +24,7 @@ from driver.core.rerank import rerank
 def settle(
     fresh: Pool,
     stored: Iterable[StoredSlice],
-    catalogue: Catalogue,
+    described: Described,
     live: Live,
     *,
     behind: int = 0,
@@ -34,7 +34,7 @@ def settle(
     `behind` as in `rerank`. A slice whose devices are not those of `fresh` is taken as fresh.
     """
     published = {s.name: s.content.devices for s in stored if s.content is not None}
-    stale = _stale(published, catalogue, live, behind)
+    stale = _stale(published, described, live, behind)
     return replace(
         fresh,
         slices=tuple(
@@ -45,11 +45,11 @@ def settle(
 
 
 def _stale(
-    published: dict[str, tuple[Device, ...]], catalogue: Catalogue, live: Live, behind: int
+    published: dict[str, tuple[Device, ...]], described: Described, live: Live, behind: int
 ) -> Collection[str]:
-    if catalogue.flat:
-        return catalogue.names.values()
-    refs, names, boards = catalogue.refs, catalogue.names, catalogue.inventory.boards
+    if described.flat:
+        return described.names.values()
+    refs, names, boards = described.refs, described.names, described.inventory.boards
     plans = []
     for shelf in shelves(boards):
         devices = published.get(names.get(shelf.what, ""), ())
@@ -57,7 +57,7 @@ def _stale(
         plans.append(
             SlicePlan(what=shelf.what, devices=tuple(ref for ref in there if ref is not None))
         )
-    wrong = rerank(plans, boards, live, catalogue.choices.policy, behind=behind)
+    wrong = rerank(plans, boards, live, described.choices.policy, behind=behind)
     return {names[plan.what] for plan in wrong if plan.what in names}
 
 

@@ -16,8 +16,8 @@ from typing import Final, Protocol
 
 from api.resource.codec import StoredSlice
 from api.resource.types import Pool
-from driver.core.catalogue import Catalogue, make_catalogue
 from driver.core.choices import Choices
+from driver.core.described import Described, describe_node
 from driver.core.errors import ContractError, KubeConflict, KubeError, KubeInvalid
 from driver.core.ids import ClaimUID
 from driver.core.inventory import Inventory
@@ -93,7 +93,7 @@ class Publisher:
             api, node=identity.node, metrics=metrics, wrote=self._agenda.wrote
         )
         self._stored: StoredSlices | None = None
-        self._listed: tuple[Inventory, Catalogue] | None = None
+        self._listed: tuple[Inventory, Described] | None = None
         self._problem = ""
 
     def changed(self) -> None:
@@ -152,34 +152,34 @@ class Publisher:
         if not self._follower.wait_synced(_FIRST_LIST):
             return None
         stored = self._stored.read()
-        catalogue = self._catalogue(inventory, stored, served)
-        in_use = self._follower.look(catalogue.inventory, self._hardware.foreign)
-        pool = self._wanted(catalogue, stored, in_use)
+        described = self._described(inventory, stored, served)
+        in_use = self._follower.look(described.inventory, self._hardware.foreign)
+        pool = self._wanted(described, stored, in_use)
         self._writer.write(pool, stored, served, self._stored)
         self._metrics.set_published_devices(sum(len(s.devices) for s in pool.slices))
         # After a burst the static order stands; the true one follows when it is quiet.
         return BURST if in_use.behind else self._resync
 
-    def _catalogue(
+    def _described(
         self, inventory: Inventory, stored: Collection[StoredSlice], served: Served
-    ) -> Catalogue:
+    ) -> Described:
         """Made once for an inventory; the hardware gives another object when it has changed."""
         if self._listed is not None and self._listed[0] is inventory:
             return self._listed[1]
         choices, driver, node = self._choices, self._identity.driver, self._identity.node
-        made = make_catalogue(inventory, choices, driver=driver, node=node)
+        made = describe_node(inventory, choices, driver=driver, node=node)
         if not self._counters.kept(made, stored, served, self._writer.read_owner):
-            made = make_catalogue(inventory, choices, driver=driver, node=node, counters=False)
+            made = describe_node(inventory, choices, driver=driver, node=node, counters=False)
         self._listed = inventory, made
         return made
 
-    def _wanted(self, catalogue: Catalogue, stored: Collection[StoredSlice], in_use: InUse) -> Pool:
+    def _wanted(self, described: Described, stored: Collection[StoredSlice], in_use: InUse) -> Pool:
         fresh = offer(
-            catalogue,
+            described,
             live=in_use.live if in_use.behind <= MOST_BEHIND else NOTHING,
             kept=kept_devices(stored, in_use=in_use.devices),
             taints=withholding_taints(
-                catalogue.inventory,
+                described.inventory,
                 in_use.live,
                 self._hardware.foreign,
                 self._choices,
@@ -188,4 +188,4 @@ class Publisher:
         )
         if not self._choices.follow:
             return fresh
-        return settle(fresh, stored, catalogue, in_use.live, behind=in_use.behind)
+        return settle(fresh, stored, described, in_use.live, behind=in_use.behind)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from api.resource.codec import NodeOwner, StoredSlice, encode_slice
-from driver.core.catalogue import Catalogue
+from driver.core.described import Described
 from driver.observe.logs import Log
 from driver.plugin.served import Served
 from driver.ports.kube import KubeApi
@@ -25,17 +25,17 @@ class CounterSupport:
 
     def kept(
         self,
-        catalogue: Catalogue,
+        described: Described,
         stored: Collection[StoredSlice],
         served: Served,
         owner: Callable[[], NodeOwner],
     ) -> bool:
         """What is stored answers it, else a creation that is only tried. True without a counter."""
-        if not catalogue.counter_sets:
+        if not described.counter_sets:
             return True
         if self._kept is None:
             known = any(s.content and s.content.counter_sets for s in stored)
-            self._kept = known or self._try(catalogue, served, owner())
+            self._kept = known or self._try(described, served, owner())
             if not self._kept:
                 log.error(
                     "this server drops counters (feature DRAPartitionableDevices): whole GPUs and"
@@ -43,8 +43,8 @@ class CounterSupport:
                 )
         return self._kept
 
-    def _try(self, catalogue: Catalogue, served: Served, owner: NodeOwner) -> bool:
-        pool = catalogue.pool()
+    def _try(self, described: Described, served: Served, owner: NodeOwner) -> bool:
+        pool = described.pool()
         first = next(s for s in pool.slices if s.counter_sets)
         body = encode_slice(first, pool=pool, generation=1, owner=owner, version=served.version)
         body["metadata"]["name"] += "-try"

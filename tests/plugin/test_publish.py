@@ -185,7 +185,7 @@ def test_a_second_look_decodes_nothing_and_describes_nothing(
     for module, name in (
         (publish_stored, "decode_stored"),
         (publish_writes, "encode_slice"),
-        (publish, "make_catalogue"),
+        (publish, "describe_node"),
     ):
         monkeypatch.setattr(module, name, counted(work, getattr(module, name)))
     bench.look()

@@ -15,9 +15,9 @@ from hypothesis import given, settings, strategies as st
 from api.resource.codec import NodeOwner, decode_stored, encode_slice
 from api.resource.limits import problems
 from api.resource.types import Text
-from driver.core.catalogue import make_catalogue
 from driver.core.choices import Choices
 from driver.core.claims import Intent, Wanted
+from driver.core.described import describe_node
 from driver.core.diff import Delete, plan_writes
 from driver.core.ids import ClaimUID
 from driver.core.inventory import build_inventory
@@ -82,10 +82,10 @@ class Node:
         inventory, stored = self.inventory, self.server.stored()
         live = live_state(inventory, self.allocated, (), self.foreign)
         taints = withholding_taints(inventory, live, self.foreign, self.choices, driver=DRIVER)
-        catalogue = make_catalogue(inventory, self.choices, driver=DRIVER, node=NODE)
+        described = describe_node(inventory, self.choices, driver=DRIVER, node=NODE)
         kept = kept_devices(stored, in_use=self.allocated)
-        fresh = offer(catalogue, live=live, kept=kept, taints=taints)
-        return settle(fresh, stored, catalogue, live)
+        fresh = offer(described, live=live, kept=kept, taints=taints)
+        return settle(fresh, stored, described, live)
 
     def publish(self):
         """Write what differs; a reader looks after every single write."""

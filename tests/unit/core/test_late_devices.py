@@ -7,8 +7,8 @@ import pytest
 from api.resource.limits import is_label
 from api.resource.types import Text
 from driver.core.boards import Binding, check_binding
-from driver.core.catalogue import publish
 from driver.core.choices import Choices
+from driver.core.described import publish
 from driver.core.errors import ConfigError
 from driver.core.geometry import Placement
 from driver.core.ids import DeviceName, SliceName

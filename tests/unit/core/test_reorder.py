@@ -6,8 +6,8 @@ import pytest
 
 from api.resource.codec import NodeOwner, StoredSlice
 from api.resource.types import Device, Taint, TaintEffect
-from driver.core.catalogue import make_catalogue
 from driver.core.choices import DEFAULT
+from driver.core.described import describe_node
 from driver.core.inventory import build_inventory
 from driver.core.occupancy import NOTHING
 from driver.core.pools import build_pool
@@ -16,7 +16,7 @@ from tests.unit.core.given import DRIVER, NODE, cut, part, snapshot
 from tests.unit.core.given_mig import live
 
 TWO = build_inventory(snapshot(cut(0), cut(1)))
-CATALOGUE = make_catalogue(TWO, DEFAULT, driver=DRIVER, node=NODE)
+DESCRIBED = describe_node(TWO, DEFAULT, driver=DRIVER, node=NODE)
 ON_1 = live("1:1g.10gb@6")
 
 
@@ -46,7 +46,7 @@ def stored(published):
 
 def settled(published, state, *, fresh=None, behind=0):
     wanted = fresh or pool(state)
-    return settle(wanted, stored(published), CATALOGUE, state, behind=behind)
+    return settle(wanted, stored(published), DESCRIBED, state, behind=behind)
 
 
 def first(published, profile):

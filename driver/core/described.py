@@ -1,4 +1,4 @@
-"""What of a node's slices does not depend on what is in use: `(Inventory, Choices) -> Catalogue`.
+"""What of a node's slices does not depend on what is in use: `(Inventory, Choices) -> Described`.
 
 Why it exists: an order is renewed after each allocation, and to describe all devices and to check
 them against the API's rules costs far more than to order them. It is a value, made of values: who
@@ -28,7 +28,7 @@ _STATIC: Final = "static"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Catalogue:
+class Described:
     """`devices`: as published, without taints; `refs`: what their names stand for. `flat`: the
     server keeps no counters. `sound`: its slices break no rule of the API, in whatever order.
     """
@@ -61,12 +61,12 @@ class Catalogue:
         )
 
 
-def make_catalogue(
+def describe_node(
     inventory: Inventory, choices: Choices, *, driver: str, node: str, counters: bool = True
-) -> Catalogue:
+) -> Described:
     """`counters`: whether the server keeps them; without, only what excludes nothing is listed."""
     kept = inventory if counters else without_counters(inventory)
-    listed = Catalogue(
+    listed = Described(
         inventory=kept,
         choices=choices,
         driver=driver,
@@ -119,12 +119,12 @@ def _counter_set(inventory: Inventory, uuid: GpuUuid) -> str:
     return f"{uuid.lower()}-sums" if late else uuid.lower()
 
 
-def _plans(catalogue: Catalogue, live: Live) -> list[SlicePlan]:
-    inventory, policy = catalogue.inventory, catalogue.choices.policy
-    if catalogue.flat:
+def _plans(described: Described, live: Live) -> list[SlicePlan]:
+    inventory, policy = described.inventory, described.choices.policy
+    if described.flat:
         # Nothing is made on demand there, so nothing packs, and the order never needs to change.
         everything = make_order((*inventory.boards, *inventory.static), NOTHING, policy)
-        plans = lay_out_flat(everything, catalogue.devices.keys())
+        plans = lay_out_flat(everything, described.devices.keys())
     else:
         order = make_order(inventory.boards, live, policy)
         plans = (*lay_out(inventory.boards, order), *_static(inventory))
