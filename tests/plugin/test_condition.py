@@ -113,7 +113,7 @@ def test_a_restart_keeps_the_time_of_the_transition(client):
 def test_a_refused_write_is_tried_again_with_the_newest_condition(client, api):
     made = writer(client, Clock())
     made.set(SICK)
-    api.fail(Answer(status=403), verb="patch", resource="nodes", times=1)
+    api.fail(Answer(status=403), verb="patch", resource="nodes/status", times=1)
     pause = made.write()
     assert pause is not None
     assert pause < 300
