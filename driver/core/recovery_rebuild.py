@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from api.resource.claim import ResourceClaim
+from driver.core.claims import base_request
 from driver.core.ids import ClaimUID, DeviceName, GpuUuid, PoolName
 from driver.core.ledger import Entry, Holding, Made, Phase, Slot
 from driver.core.names import cdi_id, is_of_gpu
@@ -118,24 +120,34 @@ def named(entry: Entry, claim: KnownClaim) -> Entry:
     if entry.name or entry.phase is not Phase.COMPLETED:
         return entry
     asked = {name: a for name, a in claim.devices.items() if a.request is not None}
-    if {h.device for h in entry.holdings} != asked.keys():
+    holdings = {h.device: h for h in entry.holdings}
+    if holdings.keys() != asked.keys():
         return entry
     return replace(
         entry,
         namespace=claim.namespace,
         name=claim.name,
-        holdings=tuple(_asked(h, asked[h.device]) for h in entry.holdings),
+        # In the order of the claim, as it is answered.
+        holdings=tuple(_asked(holdings[device], a) for device, a in asked.items()),
     )
 
 
-def named_as(known: Entry, wanted: Entry) -> Entry:
-    """The same, from what a preparation wants."""
-    devices = {
-        h.device: Asked(request=h.request, admin_access=h.admin_access, share_id=h.share_id)
-        for h in wanted.holdings
-    }
-    claim = KnownClaim(namespace=wanted.namespace, name=wanted.name, devices=devices)
-    return named(known, claim)
+def known_claim(claim: ResourceClaim, *, driver: str, pool: PoolName) -> KnownClaim:
+    """Of a claim as the server has it, what concerns our pool."""
+    allocation = claim.status.allocation
+    return KnownClaim(
+        namespace=claim.metadata.namespace,
+        name=claim.metadata.name,
+        devices={
+            DeviceName(r.device): Asked(
+                request=base_request(r),
+                admin_access=r.admin_access,
+                share_id=r.share_id,
+            )
+            for r in (allocation.devices.results if allocation else ())
+            if (r.driver, r.pool) == (driver, pool)
+        },
+    )
 
 
 def _holding(uid: ClaimUID, found: Found, asked: Asked, pool: PoolName) -> Holding:

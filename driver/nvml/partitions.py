@@ -27,6 +27,7 @@ from driver.core.errors import (
 )
 from driver.core.geometry import MigProfile, Placement
 from driver.core.ids import GpuUuid
+from driver.core.ledger import Made
 from driver.core.snapshot import ComputeFacts, InstanceFacts
 from driver.nvml.calls import activate, call, optional
 from driver.nvml.compute import whole_instance
@@ -132,6 +133,17 @@ class NvmlPartitions:
         about = _name(gpu, instance)
         with self._on(gpu) as device:
             call("nvmlGpuInstanceDestroy", _find(device, instance, about), gpu=about)
+
+    def processes(self, gpu: GpuUuid, made: Made | None) -> int:
+        with self._on(gpu) as device:
+            where = device
+            if made is not None:
+                about = _name(gpu, made.instance, made.compute)
+                parent = _find(device, made.instance, about)
+                name = "nvmlGpuInstanceGetComputeInstanceById"
+                found = call(name, parent, made.compute, gpu=about)
+                where = call("nvmlComputeInstanceGetInfo", found, gpu=about).device
+            return len(call("nvmlDeviceGetComputeRunningProcesses", where, gpu=gpu))
 
     @contextmanager
     def _on(self, gpu: GpuUuid) -> Iterator[Any]:

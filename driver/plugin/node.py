@@ -33,7 +33,8 @@ class Hardware:
     """The latest inventory, or why there is none yet."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.Condition()
+        self._read = False
         self._inventory: Inventory | None = None
         self._foreign: tuple[Foreign, ...] = ()
         self._problem = "the GPUs have not been read yet"
@@ -65,6 +66,7 @@ class Hardware:
         with self._lock:
             changed = (inventory, foreign) != (self._inventory, self._foreign)
             self._inventory, self._foreign, self._problem = inventory, foreign, ""
+            self._has_read()
         if changed:
             for on_change in self._told:
                 on_change()
@@ -74,4 +76,14 @@ class Hardware:
         """Keep the last inventory: what was handed out stays; whether the problem is news."""
         with self._lock:
             news, self._problem = problem != self._problem, problem
+            self._has_read()
             return news
+
+    def wait_read(self, timeout: float) -> bool:
+        """Whether the hardware was asked at least once, with whatever answer."""
+        with self._lock:
+            return self._lock.wait_for(lambda: self._read, timeout)
+
+    def _has_read(self) -> None:
+        self._read = True
+        self._lock.notify_all()

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from driver.core.geometry import MigProfile, Placement
 from driver.core.ids import GpuUuid
+from driver.core.ledger import Made
 from driver.core.snapshot import ComputeFacts, InstanceFacts, NodeSnapshot, PciAddress
 
 
@@ -29,6 +30,10 @@ class GpuLibrary(Protocol):
 
     def close(self) -> None:
         """Let go of every handle, so that a reset or a driver reload by others can go on."""
+        ...
+
+    def close_idle(self, seconds: float) -> float:
+        """The same, if nothing was asked for so long; else seconds until that may be so."""
         ...
 
 
@@ -71,4 +76,10 @@ class MigLibrary(Protocol):
 
     def destroy(self, gpu: GpuUuid, instance: int) -> None:
         """InUse while it has a compute instance; NotFound where it is not there."""
+        ...
+
+    def processes(self, gpu: GpuUuid, made: Made | None) -> int:
+        """How many processes compute on the GPU, or on one partition of it. NotSupported where the
+        driver cannot tell, NotFound where the partition is not there.
+        """
         ...

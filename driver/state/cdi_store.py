@@ -76,6 +76,14 @@ class CdiDir:
         uids = (n.removeprefix(_PREFIX).removesuffix(_SUFFIX) for n in names)
         return frozenset(ClaimUID(u) for u in uids if is_safe(u))
 
+    def read(self, uid: ClaimUID) -> JsonValue | None:
+        """The claim's file, parsed; None where there is none, or nothing that can be parsed."""
+        try:
+            data = self._read(cdi_file(checked(uid)))
+            return None if data is None else json.loads(data)
+        except ValueError:
+            return None
+
     def _read(self, name: str) -> bytes | None:
         path = self._path / name
         try:

@@ -7,11 +7,12 @@ from dataclasses import replace
 import pynvml
 import pytest
 
-from driver.core.errors import NotSupported
+from driver.core.errors import NotFound, NotSupported
+from driver.core.ledger import Made
 from driver.core.snapshot import InstanceFacts
 from driver.nvml.compute import ComputeProfile, whole_instance
 from hack.simnvml.boards import board, boards
-from tests.nvml.migs import attributes, cut
+from tests.nvml.migs import Cut, attributes, cut
 
 WITH_MIG = [key for key, each in boards().items() if each.profiles]
 
@@ -134,3 +135,26 @@ def test_no_mig_device_is_walked_to_find_a_uuid(make_node) -> None:
     gpu.compute(gpu.create())
     gpu.instances()
     assert gpu.machine.calls("nvmlDeviceGetMigDeviceHandleByIndex") == 0
+
+
+def test_processes_are_counted_on_a_partition_or_on_the_gpu(make_node) -> None:
+    gpu = cut(make_node("h100x1"))
+    made = []
+    for place in (0, 1):
+        instance = gpu.create("1g.10gb", place)
+        compute = gpu.compute(instance)
+        made.append(Made(instance=instance, compute=compute.id, uuid=compute.uuid))
+    gpu.sim.process(42, 2**20, gi=made[1].instance, ci=made[1].compute)
+    assert [gpu.partitions.processes(gpu.uuid, each) for each in (*made, None)] == [0, 1, 1]
+    gpu.sim.process(42, 0, gi=made[1].instance, ci=made[1].compute)
+    assert gpu.partitions.processes(gpu.uuid, made[1]) == 0
+    gpu.remove(made[1].instance, made[1].compute)
+    with pytest.raises(NotFound):
+        gpu.partitions.processes(gpu.uuid, made[1])
+
+
+def test_a_driver_that_does_not_tell_processes_says_so(make_node) -> None:
+    gpu = Cut(node=make_node("h100x1"))
+    refused = gpu.machine.rule("nvmlDeviceGetComputeRunningProcesses*", ret=3)
+    with refused, pytest.raises(NotSupported):
+        gpu.partitions.processes(gpu.uuid, None)

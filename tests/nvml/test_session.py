@@ -166,3 +166,19 @@ def test_who_comes_while_it_is_being_closed_waits_and_gets_the_new_library(make_
                 late.result(timeout=0.1)
         assert len(late.result().gpus) == 1
     assert node.mapped() == {node.library_file().stat().st_ino}
+
+
+def test_who_asks_for_nothing_holds_no_file_of_the_driver_and_opens_it_again(make_node) -> None:
+    node = make_node("h100x1")
+    assert node.library.close_idle(60) == 60
+    node.snapshot()
+    assert 0 < node.library.close_idle(60) <= 60
+    assert node.mapped()
+    with hanging(node.library.session) as released:
+        assert node.library.close_idle(0) == 0
+        assert node.mapped()
+        released.set()
+    assert node.library.close_idle(0) == 0
+    assert not node.mapped()
+    assert node.symbols()[-1] == "nvmlShutdown"
+    assert len(node.snapshot().gpus) == 1

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from driver.core.errors import InUse, NoResources, NotFound, NotSupported, NvmlError
 from driver.core.geometry import MigProfile, Placement
 from driver.core.ids import GpuUuid
+from driver.core.ledger import Made
 from driver.core.snapshot import ComputeFacts, InstanceFacts
 from driver.ports.nvml import MigMode
 
@@ -18,7 +19,8 @@ from driver.ports.nvml import MigMode
 @dataclass
 class MemoryMig:
     """`fail`: raised at the n-th call (from 1) of a method, by its name. `calls`: in order.
-    `waiting`: GPUs whose mode changes at their next reset.
+    `waiting`: GPUs whose mode changes at their next reset. `running`: processes, by GPU
+    and instance.
     """
 
     on: set[GpuUuid] = field(default_factory=set)
@@ -28,6 +30,7 @@ class MemoryMig:
     busy: set[int] = field(default_factory=set)
     calls: list[str] = field(default_factory=list)
     made: int = 0
+    running: dict[tuple[GpuUuid, int | None], int] = field(default_factory=dict)
 
     def mode(self, gpu: GpuUuid) -> MigMode:
         self._call("mode")
@@ -78,6 +81,10 @@ class MemoryMig:
         if found.compute:
             raise error(InUse, "destroy", 19)
         self.held[gpu].remove(found)
+
+    def processes(self, gpu: GpuUuid, made: Made | None) -> int:
+        self._call("processes")
+        return self.running.get((gpu, made.instance if made else None), 0)
 
     def _call(self, name: str) -> None:
         self.calls.append(name)

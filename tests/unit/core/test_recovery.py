@@ -6,7 +6,7 @@ import pytest
 
 from driver.core.ids import ClaimUID
 from driver.core.inventory import build_inventory
-from driver.core.ledger import Made, Phase, same_claim, with_made
+from driver.core.ledger import Made, Phase, with_made
 from driver.core.recovery import (
     Facts,
     Forget,
@@ -16,9 +16,21 @@ from driver.core.recovery import (
     TakeBack,
     plan_repairs,
 )
-from driver.core.recovery_rebuild import Asked, CdiFile, GpuNow, KnownClaim, named_as
+from driver.core.recovery_rebuild import Asked, CdiFile, GpuNow, KnownClaim, known_claim, named
 from tests.data.mig_boards import H100
-from tests.unit.core.given import POOL, cut, entry, gpu, instance, part, snapshot, uuid
+from tests.unit.core.given import (
+    DRIVER,
+    POOL,
+    claim as given_claim,
+    cut,
+    entry,
+    gpu,
+    instance,
+    part,
+    result,
+    snapshot,
+    uuid,
+)
 
 INVENTORY = build_inventory(snapshot(cut(0), cut(1), gpu(2)))
 PART, WHOLE = part(0, "1g.10gb", 0), "gpu-00000002"
@@ -190,11 +202,18 @@ def test_a_static_partition_is_rebuilt_as_somebody_elses():
     assert not repair.entry.holdings[0].slot.ours
 
 
-def test_a_rebuilt_entry_is_the_same_claim_once_a_preparation_names_it():
-    assert named_as(NAMELESS, STARTED) == CUT
-    assert same_claim(named_as(NAMELESS, STARTED), STARTED)
-
-
-def test_a_preparation_for_other_devices_does_not_name_it():
-    other = entry("a", INVENTORY, part(1, "1g.10gb", 0))
-    assert named_as(NAMELESS, other) == NAMELESS
+@pytest.mark.parametrize(
+    ("results", "known"),
+    [
+        ([result(PART)], CUT),
+        ([result(PART), result("gpu-9", driver="net.example")], CUT),
+        ([result(PART, pool="other/tessera")], NAMELESS),
+        ([result(part(1, "1g.10gb", 0))], NAMELESS),
+        ([result(PART), result(WHOLE)], NAMELESS),
+    ],
+    ids=["its own", "with another driver's", "another node's", "another device", "one more"],
+)
+def test_a_rebuilt_entry_takes_its_name_from_a_claim_with_the_same_devices(results, known):
+    found = known_claim(given_claim(*results), driver=DRIVER, pool=POOL)
+    ours = replace(known, name="train", namespace="default") if known is CUT else known
+    assert named(NAMELESS, found) == ours
