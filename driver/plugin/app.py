@@ -27,6 +27,7 @@ from driver.observe.metrics import CONTENT_TYPE, Metrics
 from driver.plugin.claims import Claims
 from driver.plugin.device_status import DeviceStatus
 from driver.plugin.gpu_locks import GpuLocks
+from driver.plugin.leadership import Leadership
 from driver.plugin.node import Hardware, Identity
 from driver.plugin.partitions import Partitions
 from driver.plugin.served import ServedVersion
@@ -92,7 +93,7 @@ def run(settings: PluginSettings) -> int:
         hardware=hardware,
         api=api,
         served=served,
-        entries=ledger.entries,
+        entries=ledger.known,
         readiness=readiness,
         metrics=metrics,
     )
@@ -139,13 +140,19 @@ def run(settings: PluginSettings) -> int:
         supervisor,
         library=library,
         hardware=hardware,
-        entries=ledger.entries,
+        entries=ledger.known,
         readiness=readiness,
         metrics=metrics,
     )
     supervisor.start("discovery", looking.run)
-    supervisor.start("publisher", publishing.run)
-    supervisor.start("device status", status.run)
+    lead = Leadership(
+        locks,
+        follows=lambda: readiness.well(SLICES),
+        failed=reporter(readiness, SLICES),
+    )
+    supervisor.start("publisher", lead.led(publishing.run))
+    supervisor.start("device status", lead.led(status.run))
+    supervisor.start("lead", lead.run)
     try:
         kubelet.start()
         if http is not None:
