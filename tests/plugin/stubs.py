@@ -10,7 +10,7 @@ from driver.core.errors import KubeNotFound, NvmlError, StateError
 from driver.core.ids import ClaimUID, GpuUuid
 from driver.core.ledger import Entry
 from driver.core.snapshot import DriverFacts, GpuFacts, MigState, NodeSnapshot, PciAddress
-from driver.ports.kube import JsonObject, Resource
+from driver.ports.kube import JsonObject, Listing, Resource
 from driver.ports.state import PartitionAt
 
 DRIVER, NODE, POOL = "gpu.tessera.dev", "node-1", "node-1/tessera"
@@ -87,8 +87,11 @@ class MemoryLedger:
 @dataclass
 class MemoryCdi:
     specs: dict[ClaimUID, Mapping[str, JsonValue]] = field(default_factory=dict)
+    broken: set[ClaimUID] = field(default_factory=set)
 
     def ensure(self, uid: ClaimUID, spec: Mapping[str, JsonValue]) -> bool:
+        if uid in self.broken:
+            raise StateError(f"cannot write the file of {uid}")
         written = self.specs.get(uid) != spec
         self.specs[uid] = spec
         return written
@@ -156,6 +159,14 @@ class ClaimsApi:
             return self.claims[namespace, name]
         except KeyError:
             raise KubeNotFound("not found", what=f"get {name}", status=404) from None
+
+    def list(
+        self, resource: Resource, *, namespace: str = "", labels: str = "", fields: str = ""
+    ) -> Listing:
+        assert (resource.plural, namespace, labels, fields) == ("resourceclaims", "", "", "")
+        if self.failure is not None:
+            raise self.failure
+        return Listing(items=tuple(self.claims.values()), version="1")
 
 
 def claim(
