@@ -10,25 +10,19 @@ every version have it.
 from __future__ import annotations
 
 import logging
-import secrets
 import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import grpc
 
-from driver.core.ids import OpId
 from driver.kubelet.probe import is_probe
-from driver.ports.kubelet import OP_ID, RpcMetrics, RpcOutcome
+from driver.ports.kubelet import OP_ID, RpcMetrics, RpcOutcome, new_op_id
 
 log = logging.getLogger(__name__)
 
 Q = TypeVar("Q")
 A = TypeVar("A")
-
-
-def new_op_id() -> OpId:
-    return OpId(secrets.token_hex(4))
 
 
 class Observed(grpc.ServerInterceptor):
@@ -37,11 +31,9 @@ class Observed(grpc.ServerInterceptor):
         *,
         metrics: RpcMetrics | None = None,
         clock: Callable[[], float] = time.monotonic,
-        op_ids: Callable[[], OpId] = new_op_id,
     ) -> None:
         self._metrics = metrics
         self._clock = clock
-        self._op_ids = op_ids
 
     def intercept_service(
         self,
@@ -56,7 +48,7 @@ class Observed(grpc.ServerInterceptor):
         probing = is_probe(handler_call_details.invocation_metadata)
 
         def call(request: Q, context: grpc.ServicerContext) -> A:
-            token = OP_ID.set(self._op_ids())
+            token = OP_ID.set(new_op_id())
             began = self._clock()
             outcome: RpcOutcome = "error"
             failed: dict[str, str] = {}

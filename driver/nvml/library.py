@@ -10,6 +10,7 @@ from typing import Final
 
 import pynvml
 
+from driver.core import rooted
 from driver.core.errors import LibraryMissing
 from driver.core.snapshot import NodeSnapshot
 from driver.nvml.boards import Boards
@@ -18,15 +19,6 @@ from driver.nvml.snapshot import take_snapshot
 from driver.ports.nvml import PciTopology
 
 _SONAME: Final = "libnvidia-ml.so.1"
-_FOLDERS: Final = (
-    "usr/lib/x86_64-linux-gnu",
-    "usr/lib/aarch64-linux-gnu",
-    "usr/lib64",
-    "usr/lib",
-    "lib64",
-    "lib/x86_64-linux-gnu",
-    "lib/aarch64-linux-gnu",
-)
 _MAX_RELEASE: Final = 3600.0
 
 
@@ -73,13 +65,17 @@ class NvmlLibrary:
 
 def find_library(root: Path) -> Path:
     """The library below a driver root. LibraryMissing names every folder that was searched."""
-    for folder in _FOLDERS:
-        if (found := root / folder / _SONAME).exists():
-            return found
-    searched = ", ".join(_FOLDERS)
+
+    def read_link(folder: str, name: str) -> str | None:
+        path = root / folder / name
+        return str(path.readlink()) if path.is_symlink() else "" if path.exists() else None
+
+    found = rooted.find_library(_SONAME, read_link)
+    if found is not None:
+        return root / found
     raise LibraryMissing(
-        f"{_SONAME} is in none of {searched} below {root}; install the NVIDIA driver there, or"
-        " set driver_root or nvml_library",
+        f"{_SONAME} is in none of {', '.join(rooted.LIBRARY_FOLDERS)} below {root}; install the"
+        " NVIDIA driver there, or set driver_root or nvml_library",
         call="dlopen",
         code=pynvml.NVML_ERROR_LIBRARY_NOT_FOUND,
     )

@@ -20,7 +20,6 @@ from __future__ import annotations
 import json
 import logging
 import re
-import secrets
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -28,7 +27,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, Literal, TextIO
 
 from driver.core.ids import OpId
-from driver.ports.kubelet import OP_ID
+from driver.ports.kubelet import OP_ID, new_op_id
 
 Format = Literal["json", "text"]
 Level = Literal["debug", "info", "warning", "error"]
@@ -78,7 +77,7 @@ class Log:
 @contextmanager
 def operation() -> Iterator[OpId]:
     """One reconciliation: its lines share an id, as those of a kubelet call do."""
-    op_id = OpId(secrets.token_hex(4))
+    op_id = new_op_id()
     token = OP_ID.set(op_id)
     try:
         yield op_id

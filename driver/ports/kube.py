@@ -12,9 +12,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from threading import Event
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Protocol, Self
 
-JsonObject = dict[str, Any]
+from api.resource import codec
+
+JsonObject = codec.JsonObject
 Key = tuple[str, str]
 """(namespace, name); the namespace is empty for cluster-scoped objects."""
 

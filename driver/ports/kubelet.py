@@ -6,6 +6,7 @@ protobuf type and the adapter never sees a ledger.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -16,6 +17,10 @@ from driver.core.ids import CdiId, ClaimUID, DeviceName, OpId, PoolName
 
 OP_ID: Final[ContextVar[OpId]] = ContextVar("op_id")
 """Set while an RPC is served. A thread that works for the RPC must be given its context."""
+
+
+def new_op_id() -> OpId:
+    return OpId(secrets.token_hex(4))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

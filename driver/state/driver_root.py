@@ -20,10 +20,11 @@ from typing import Final
 
 from driver.core.cdi import DeviceNode, DriverFiles
 from driver.core.errors import StateError
+from driver.core.rooted import LIBRARY_FOLDERS
 from driver.core.snapshot import GpuFacts
 from driver.ports.state import PartitionAt
 from driver.state.capabilities import capability_nodes
-from driver.state.libraries import LIBRARY_FOLDERS, Libraries
+from driver.state.libraries import Libraries
 
 _CONTROL: Final = "nvidiactl"
 _SHARED: Final = (_CONTROL, "nvidia-uvm", "nvidia-uvm-tools")

@@ -23,18 +23,8 @@ from threading import Lock
 from typing import Final
 
 from driver.core.cdi import Mount
+from driver.core.rooted import LIBRARY_FOLDERS
 from driver.state.rooted import RootedReader, Stamp, stamp
-
-LIBRARY_FOLDERS: Final = (
-    "usr/lib/x86_64-linux-gnu",
-    "usr/lib/aarch64-linux-gnu",
-    "usr/lib64",
-    "usr/lib",
-    "lib64",
-    "lib/x86_64-linux-gnu",
-    "lib/aarch64-linux-gnu",
-)
-"""Searched in this order; the first file of a name is taken, so 64 bit comes before 32."""
 
 _LIBRARY: Final = re.compile(
     r"(?:"

@@ -1,8 +1,4 @@
-"""Paths inside a driver root, with symbolic links read as if the root were `/`.
-
-Why it exists: in a driver container's root, `libcuda.so.1 -> /usr/lib64/libcuda.so.580` means its
-own `/usr`. Followed by the system it would lead to the plugin's image, or to a file of the host
-that nobody meant to mount.
+"""Paths inside a driver root, read from the file system; `core/rooted.py` follows their links.
 
 Must not know what the files are.
 """
@@ -12,10 +8,8 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
-from typing import Final
 
-_MAX_LINKS: Final = 40
-"""As in the kernel; more is a loop."""
+from driver.core import rooted
 
 Stamp = tuple[int, int, int]
 """(device, inode, mtime in ns) of a folder: another one means that its entries may differ."""
@@ -33,30 +27,7 @@ class RootedReader:
 
         None where it does not exist, or is a loop.
         """
-        todo = _parts(path)[::-1]
-        done: list[str] = []
-        links = 0
-        while todo:
-            name = todo.pop()
-            if name == "..":
-                done = done[:-1]  # `..` of the root is the root
-                continue
-            self._note("/".join(done))
-            here = "/".join((*done, name))
-            try:
-                mode = os.lstat(self.real(here)).st_mode
-                target = os.readlink(self.real(here)) if stat.S_ISLNK(mode) else None  # noqa: PTH115
-            except OSError:
-                return None
-            if target is None:
-                done.append(name)
-                continue
-            links += 1
-            if links > _MAX_LINKS:
-                return None
-            done = [] if target.startswith("/") else done
-            todo.extend(_parts(target)[::-1])
-        return "/".join(done)
+        return rooted.resolve(path, self._read_link)
 
     def real(self, path: str) -> str:
         """Where the system finds it."""
@@ -69,6 +40,15 @@ class RootedReader:
             return sorted(os.listdir(self.real(folder)))  # noqa: PTH208
         except OSError:
             return []
+
+    def _read_link(self, folder: str, name: str) -> str | None:
+        self._note(folder)
+        path = self.real(f"{folder}/{name}" if folder else name)
+        try:
+            is_link = stat.S_ISLNK(os.lstat(path).st_mode)
+            return os.readlink(path) if is_link else ""  # noqa: PTH115
+        except OSError:
+            return None
 
     def _note(self, folder: str) -> None:
         """Before the folder is read: a change in between must show."""
@@ -84,7 +64,3 @@ def stamp(folder: str) -> Stamp | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino, found.st_mtime_ns
-
-
-def _parts(path: str) -> list[str]:
-    return [p for p in path.split("/") if p not in {"", "."}]

@@ -7,25 +7,15 @@ from dataclasses import dataclass, field
 
 from driver.core.cdi import DeviceNode, DriverFiles, JsonValue, Mount
 from driver.core.errors import KubeNotFound, NvmlError, StateError
-from driver.core.ids import ClaimUID, GpuUuid
+from driver.core.ids import ClaimUID
 from driver.core.ledger import Entry
-from driver.core.snapshot import DriverFacts, GpuFacts, MigState, NodeSnapshot, PciAddress
+from driver.core.snapshot import DriverFacts, GpuFacts, NodeSnapshot
 from driver.ports.kube import JsonObject, Listing, Resource
 from driver.ports.state import PartitionAt
+from tests.unit.core import given
 
-DRIVER, NODE, POOL = "gpu.tessera.dev", "node-1", "node-1/tessera"
-
-
-def gpu(number: int) -> GpuFacts:
-    return GpuFacts(
-        uuid=GpuUuid(f"GPU-{number:08x}-1111-2222-3333-444444444444"),
-        index=number,
-        minor=number,
-        pci=PciAddress(domain=0, bus=0x18 + number, device=0),
-        product="NVIDIA H100 80GB HBM3",
-        memory=85899345920,
-        mig=MigState(capable=True),
-    )
+DRIVER, NODE, POOL = given.DRIVER, given.NODE, given.POOL
+gpu = given.gpu
 
 
 def device(number: int) -> str:

@@ -8,6 +8,7 @@ from api.resource.codec import NodeOwner, StoredSlice
 from api.resource.types import Device, Taint, TaintEffect
 from driver.core.choices import DEFAULT
 from driver.core.described import describe_node
+from driver.core.ids import DeviceName
 from driver.core.inventory import build_inventory
 from driver.core.occupancy import NOTHING
 from driver.core.pools import build_pool
@@ -115,5 +116,5 @@ def test_an_allocation_is_compared_with_what_the_policy_would_have_taken(
 
 def test_what_is_given_back_is_free_in_the_state_after_it():
     full = live("0", "1:1g.10gb@6", "1:3g.40gb@0")
-    released = [part(1, "3g.40gb", 0), "gpu-00000000", part(1, "1g.10gb", 0), "gpu-0000000f"]
-    assert without(TWO, full, released) == ON_1
+    names = part(1, "3g.40gb", 0), "gpu-00000000", part(1, "1g.10gb", 0), "gpu-0000000f"
+    assert without(TWO, full, map(DeviceName, names)) == ON_1
