@@ -141,6 +141,7 @@ def _figures(b: Board) -> dict[str, FieldValue]:
         "pcie_gen_max": b.pcie_generation,
         "pcie_width": 16,
         "pcie_width_max": 16,
+        "retired_pages": None,  # of boards before Ampere
         "remap_histogram": [ECC_BANKS, 0, 0, 0, 0],
     }
 

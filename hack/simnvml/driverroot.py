@@ -15,6 +15,7 @@ import stat
 from pathlib import Path
 from typing import Final
 
+from hack.simcuda import build as simcuda
 from hack.simnvml.build import LIBRARY, SMI, library_path
 from hack.simnvml.caps import CONFIG, MONITOR, capability_files, mig_minors
 from hack.simnvml.gpu import Gpu
@@ -23,6 +24,8 @@ from hack.simnvml.kit import Machine
 LIBRARY_FOLDER: Final = "usr/lib/x86_64-linux-gnu"
 MAJOR_GPU: Final = 195
 MINOR_CONTROL: Final = 255
+DRIVER_LINK: Final = "/sys/bus/pci/drivers/nvidia"
+"""Only its last part is looked at, and it need not exist."""
 GPU_CLASS: Final = 0x030200  # 3D controller
 BRIDGE: Final = (0x10B5, 0x8747, 0x060400)  # vendor, device, class of a PCIe switch port
 
@@ -50,12 +53,14 @@ def render(machine: Machine, root: Path, *, nodes: bool, ahead: bool = True) -> 
 def _userland(machine: Machine, root: Path) -> None:
     built = library_path()
     folder = root / LIBRARY_FOLDER
-    name = f"libnvidia-ml.so.{machine.get('driver')}"
-    for old in folder.glob("libnvidia-ml.so.*"):
-        if old.name not in {name, LIBRARY}:
-            old.unlink()
-    _install(built, folder / name, 0o644)
-    _link(folder / LIBRARY, name)
+    for soname, source in ((LIBRARY, built), (simcuda.LIBRARY, simcuda.library_path())):
+        stem = soname.removesuffix(".1")
+        name = f"{stem}.{machine.get('driver')}"
+        for old in folder.glob(f"{stem}.*"):
+            if old.name not in {name, soname}:
+                old.unlink()
+        _install(source, folder / name, 0o644)
+        _link(folder / soname, name)
     _install(built.parent / SMI, root / "usr/bin" / SMI, 0o755)
 
 
@@ -156,19 +161,29 @@ def _pci_function(where: Path, gpu: Gpu, vendor: int, device: int, kind: int) ->
     }
     for name, text in files.items():
         _text(where / name, f"{text}\n")
-    return list(files)
+    # What has fallen off the bus answers every read with ones.
+    start = vendor | device << 16
+    _bytes(where / "config", b"\xff" * 64 if gpu.get("lost") else start.to_bytes(64, "little"))
+    if kind == GPU_CLASS:
+        _link(where / "driver", DRIVER_LINK)
+        return [*files, "config", "driver"]
+    return [*files, "config"]
 
 
 # -- files
 
 
 def _text(path: Path, text: str) -> None:
-    if path.exists() and path.read_text() == text:
+    _bytes(path, text.encode())
+
+
+def _bytes(path: Path, data: bytes) -> None:
+    if path.exists() and path.read_bytes() == data:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_name(f".{path.name}.new")
-    fresh.write_text(text)
-    fresh.replace(path)  # a reader sees the old text or the new
+    fresh.write_bytes(data)
+    fresh.replace(path)  # a reader sees the old content or the new
 
 
 def _install(source: Path, target: Path, mode: int) -> None:

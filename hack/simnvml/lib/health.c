@@ -97,13 +97,19 @@ EXPORT ret_t nvmlDeviceGetRowRemapperHistogram(void *device, RemapHistogram *out
     LEAVE(OK);
 }
 
-/* Ampere and later remap rows; no board here is older. */
+/* Ampere and later remap rows instead, so boards have no pages unless a test gives them some. All
+ * are retired for a double-bit error. */
 EXPORT ret_t nvmlDeviceGetRetiredPages(void *device, u32 cause, u32 *count, u64 *addresses)
 {
-    (void)cause, (void)addresses;
     ENTER(device, ON_PARENT);
-    REFUSE_IF(!count, INVALID_ARGUMENT);
-    LEAVE(NOT_SUPPORTED);
+    REFUSE_IF(!count || cause > 1, INVALID_ARGUMENT);
+    REFUSE_IF(HIDDEN(c.g, retired_pages), NOT_SUPPORTED);
+    u32 room = *count;
+    *count = cause == 1 ? c.g->retired_pages : 0;
+    REFUSE_IF(*count > room, INSUFFICIENT_SIZE);
+    for (u32 i = 0; addresses && i < *count; i++)
+        addresses[i] = (u64)(i + 1) << 16;
+    LEAVE(OK);
 }
 
 EXPORT ret_t nvmlDeviceGetRetiredPages_v2(void *device, u32 cause, u32 *count, u64 *addresses,
@@ -230,8 +236,9 @@ EXPORT ret_t nvmlDeviceGetGpuFabricInfo_v4(void *device, FabricV4 *out)
 
 /* ---- field values ---- */
 
-/* Fields that the plain state answers. False: unknown here. */
-static int standard_field(const Gpu *g, u32 id, u64 *value)
+/* Fields that the plain state answers; `scope` is the link where a field has one each. False:
+ * unknown here. */
+static int standard_field(const Gpu *g, u32 id, u32 scope, u64 *value)
 {
     enum {
         NVLINK_COUNT = 91,
@@ -239,8 +246,14 @@ static int standard_field(const Gpu *g, u32 id, u64 *value)
         REMAPPED_UNCORRECTED = 143,
         REMAPPED_PENDING = 144,
         REMAPPED_FAILED = 145,
+        NVLINK_REPLAYS = 161, /* then recoveries and CRC errors, as in nvlink_errors */
+        NVLINK_CRC_ERRORS = 163,
         RECOVERY_ACTION = 230,
     };
+    if (id >= NVLINK_REPLAYS && id <= NVLINK_CRC_ERRORS) {
+        *value = scope < g->nvlinks ? g->nvlink_errors[scope][id - NVLINK_REPLAYS] : 0;
+        return scope < g->nvlinks;
+    }
     switch (id) {
     case NVLINK_COUNT: *value = g->nvlinks; return g->nvlinks > 0;
     case REMAPPED_CORRECTED: *value = g->remap_corrected; return !has_instances(g);
@@ -260,7 +273,7 @@ EXPORT ret_t nvmlDeviceGetFieldValues(void *device, int count, FieldValue *out)
     for (int i = 0; i < count; i++) {
         FieldValue *v = &out[i];
         u64 value = 0;
-        v->ret = standard_field(c.g, v->id, &value) ? OK : NOT_SUPPORTED;
+        v->ret = standard_field(c.g, v->id, v->scope, &value) ? OK : NOT_SUPPORTED;
         v->type = TYPE_U32;
         for (int k = 0; k < MAX_FIELD; k++)
             if (c.g->field[k].id == v->id && v->id) {

@@ -87,3 +87,13 @@ EXPORT ret_t nvmlDeviceGetComputeRunningProcesses_v3(void *device, u32 *count, P
     *count = found;
     LEAVE(found > room ? INSUFFICIENT_SIZE : OK);
 }
+
+/* Everything that runs here computes. */
+EXPORT ret_t nvmlDeviceGetGraphicsRunningProcesses_v3(void *device, u32 *count, ProcessInfo *out)
+{
+    (void)out;
+    ENTER(device, ON_DEVICE);
+    REFUSE_IF(!count, INVALID_ARGUMENT);
+    *count = 0;
+    LEAVE(OK);
+}

@@ -7,7 +7,7 @@
 #include <stddef.h>
 
 #define MAGIC 0x314c4d564e4d4953ull /* "SIMNVML1" */
-#define LAYOUT 1u
+#define LAYOUT 2u
 
 enum {
     MAX_GPU = 16,
@@ -63,7 +63,7 @@ typedef struct {
     SramStatus sram;
     u32 remap_corrected, remap_uncorrected, remap_pending, remap_failed;
     RemapHistogram remap_histogram;
-    u32 retired_pending, unrepairable, repair_channel, repair_tpc, inforom_corrupt;
+    u32 retired_pages, retired_pending, unrepairable, repair_channel, repair_tpc, inforom_corrupt;
     u32 recovery_action;
     u32 nvlinks, nvlink_up;
     u64 nvlink_errors[MAX_LINK][5];
