@@ -20,7 +20,9 @@ from driver.core.names import cdi_id
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Made:
-    """The instance behind a partition, with NVML's ids. Ids are used again; `uuid` is not."""
+    """The instance behind a partition, with NVML's ids. Ids are used again, and so is `uuid`, which
+    is a function of them: only place and UUID together say which partition it is.
+    """
 
     instance: int
     compute: int

@@ -44,6 +44,7 @@ class FindPartition:
     gpu: GpuUuid
     device: DeviceName
     expected: Made
+    placement: Placement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +75,14 @@ def plan_steps(intent: Intent) -> tuple[Step, ...]:
         elif device.existing is not None and device.existing.compute:
             compute = device.existing.compute[0]
             made = Made(instance=device.existing.id, compute=compute.id, uuid=compute.uuid)
-            partitions.append(FindPartition(gpu=gpu.uuid, device=device.name, expected=made))
+            partitions.append(
+                FindPartition(
+                    gpu=gpu.uuid,
+                    device=device.name,
+                    expected=made,
+                    placement=device.placement,
+                )
+            )
         elif each.admin_access:
             partitions.append(
                 OpenPartition(

@@ -67,7 +67,7 @@ class Partitions:
             for h in entry.holdings
             if h.slot is not None
             and h.slot.made is not None
-            and not any(_is(i, h.slot.made) for i in self._library.instances(h.gpu))
+            and not any(_is(i, h.slot) for i in self._library.instances(h.gpu))
         )
 
     def check(self, steps: tuple[Step, ...]) -> None:
@@ -167,7 +167,12 @@ class Partitions:
     def _find(self, step: FindPartition) -> None:
         wanted = step.expected
         for instance in self._library.instances(step.gpu):
-            if instance.id == wanted.instance and wanted.uuid in {c.uuid for c in instance.compute}:
+            there = (
+                instance.id,
+                instance.placement,
+                wanted.uuid in {c.uuid for c in instance.compute},
+            )
+            if there == (wanted.instance, step.placement, True):
                 return
         raise ClaimError(
             f"device {step.device} ({wanted.uuid}) is not on GPU {step.gpu} any more;"
@@ -215,7 +220,7 @@ class Partitions:
     def _destroy(self, gpu: GpuUuid, slot: Slot) -> None:
         for instance in self._library.instances(gpu):
             if instance.placement.start == slot.start and instance.placement.size == slot.size:
-                if slot.made and instance.compute and not _is(instance, slot.made):
+                if slot.made and instance.compute and not _is(instance, slot):
                     log.warning("another instance is at the place", gpu=gpu, instance=instance.id)
                     return
                 self._remove(gpu, instance)
@@ -252,5 +257,11 @@ class Partitions:
         return None
 
 
-def _is(instance: InstanceFacts, made: Made) -> bool:
-    return made.uuid in {c.uuid for c in instance.compute}
+def _is(instance: InstanceFacts, slot: Slot) -> bool:
+    """By place and UUID: a UUID is a function of ids, which another partition may get later."""
+    place = instance.placement
+    return (
+        (place.start, place.size) == (slot.start, slot.size)
+        and slot.made is not None
+        and slot.made.uuid in {c.uuid for c in instance.compute}
+    )

@@ -18,6 +18,7 @@ from driver.core.errors import (
     NotFound,
     NvmlError,
 )
+from driver.core.geometry import Placement
 from driver.core.ids import CdiId, ClaimUID, DeviceName, GpuUuid, PoolName
 from driver.core.ledger import Entry, Holding, Made, Phase, Slot
 from driver.core.prepare import FindPartition, MakePartition, OpenPartition, Step, SwitchMode
@@ -239,6 +240,15 @@ def made_one() -> tuple[MemoryMig, Entry]:
     return mig, entry(over(mig).realise((STEPS[0], ONE), adopt=False), (ONE,))
 
 
+def test_a_uuid_that_went_to_another_place_is_another_partition() -> None:
+    """After a reset the ids begin anew, and a UUID is a function of them."""
+    mig, held = made_one()
+    assert over(mig).gone(held) == ()
+    (there,) = mig.held[A]
+    mig.held[A] = [replace(there, placement=Placement(start=5, size=1))]
+    assert over(mig).gone(held) == (ONE.device,)
+
+
 def test_a_partition_in_use_is_waited_for() -> None:
     mig, held = made_one()
     time = Time()
@@ -314,11 +324,16 @@ EXPECTED = Made(instance=3, compute=0, uuid="MIG-3")
 
 def test_an_administrators_partition_is_used_while_it_is_the_same() -> None:
     mig = MemoryMig(on={A}, held={A: [EXISTING]})
-    step = FindPartition(gpu=A, device=ONE.device, expected=EXPECTED)
+    step = FindPartition(gpu=A, device=ONE.device, expected=EXPECTED, placement=EXISTING.placement)
     assert over(mig).realise((step,), adopt=False) == {ONE.device: EXPECTED}
-    mig.held[A] = [replace(EXISTING, compute=(ComputeFacts(id=0, uuid="MIG-4"),))]
-    with pytest.raises(ClaimError, match=r"\(MIG-3\) is not on GPU GPU-a any more"):
-        over(mig).realise((step,), adopt=False)
+    elsewhere = Placement(start=ONE.placement.start + 1, size=ONE.placement.size)
+    for other in (
+        replace(EXISTING, compute=(ComputeFacts(id=0, uuid="MIG-4"),)),
+        replace(EXISTING, placement=elsewhere),
+    ):
+        mig.held[A] = [other]
+        with pytest.raises(ClaimError, match=r"\(MIG-3\) is not on GPU GPU-a any more"):
+            over(mig).realise((step,), adopt=False)
 
 
 def test_admin_access_opens_what_is_there_and_makes_nothing() -> None:
