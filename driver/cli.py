@@ -57,7 +57,7 @@ def _parser() -> Parser:
     plan = commands.add_parser(
         "plan",
         help="show what still fits, and whose end would make room",
-        description="Reads what kubectl printed; changes nothing.",
+        description="Reads a cluster, or what kubectl printed; changes nothing.",
     )
     plan_arguments.add_arguments(plan)
     plan.set_defaults(run=_plan, parser=plan)

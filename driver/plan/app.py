@@ -10,13 +10,13 @@ from driver.core.errors import ConfigError
 from driver.core.ids import ClaimUID
 from driver.core.simulation.kinds import kind_named
 from driver.plan.advice import advise
-from driver.plan.dumps import read_dump
+from driver.plan.dumps import Dump, read_dump
 from driver.plan.nodes import NodeView, nodes
 from driver.plan.text import document, table
 
 
 def run(chosen: Namespace, stdin: TextIO, out: TextIO) -> int:
-    dump = read_dump(chosen.slices, chosen.claims, stdin)
+    dump = _read(chosen, stdin)
     views = _chosen(nodes(dump, chosen.driver_name), chosen.driver_name, chosen.node)
     want = None
     if chosen.want is not None:
@@ -28,6 +28,25 @@ def run(chosen: Namespace, stdin: TextIO, out: TextIO) -> int:
     write = document if chosen.json else table
     out.write(write(advice, chosen.want, claimed))
     return 0
+
+
+def _read(chosen: Namespace, stdin: TextIO) -> Dump:
+    files = chosen.dump, chosen.slices, chosen.claims
+    cluster = chosen.kubeconfig, chosen.context
+    if any(file is not None for file in files):
+        if any(flag is not None for flag in cluster):
+            raise ConfigError(
+                "--kubeconfig and --context name a cluster, --dump, --slices and --claims files;"
+                " give one or the other"
+            )
+        return read_dump(*files, stdin)
+    from driver.plan.cluster import read_cluster  # noqa: PLC0415 - files need no API client
+
+    return read_cluster(
+        kubeconfig=chosen.kubeconfig or "",
+        context=chosen.context or "",
+        driver=chosen.driver_name,
+    )
 
 
 def _chosen(views: Sequence[NodeView], driver: str, node: str | None) -> Sequence[NodeView]:

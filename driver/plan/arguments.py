@@ -12,15 +12,25 @@ _DRIVER: Final[str] = PluginSettings.model_fields["driver_name"].default
 
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
-        "--slices",
+        "--kubeconfig",
         metavar="FILE",
-        help="output of `kubectl get resourceslices -o json`; - is standard input",
+        help="how to reach the cluster (default: KUBECONFIG, the pod's service account,"
+        " ~/.kube/config)",
+    )
+    parser.add_argument("--context", metavar="NAME", help="of the kubeconfig")
+    parser.add_argument(
+        "--dump",
+        metavar="FILE",
+        help="in place of a cluster: output of"
+        " `kubectl get resourceslices,resourceclaims -A -o json`; - is standard input",
     )
     parser.add_argument(
-        "--claims",
+        "--slices",
         metavar="FILE",
-        help="output of `kubectl get resourceclaims -A -o json`; without both files, standard input"
-        " has the output of `kubectl get resourceslices,resourceclaims -A -o json`",
+        help="the same in two files, with --claims: output of `kubectl get resourceslices -o json`",
+    )
+    parser.add_argument(
+        "--claims", metavar="FILE", help="output of `kubectl get resourceclaims -A -o json`"
     )
     parser.add_argument(
         "--driver-name",

@@ -1,7 +1,7 @@
 """What kubectl printed, as slices and claims: text -> values.
 
-Why it exists: the command must work where nothing but two files is at hand. Both kinds may come in
-one list, so that one kubectl call is enough. Must not know devices.
+Why it exists: the command must work where nothing but files is at hand. Both kinds may come in one
+list, so that one kubectl call is enough. Must not know devices.
 """
 
 from __future__ import annotations
@@ -29,24 +29,31 @@ class Dump:
     claims: tuple[ResourceClaim, ...]
 
 
-def read_dump(slices: str | None, claims: str | None, stdin: TextIO) -> Dump:
+def read_dump(dump: str | None, slices: str | None, claims: str | None, stdin: TextIO) -> Dump:
     """ConfigError names what is missing, or the file and what is wrong in it."""
-    if (slices is None) != (claims is None):
+    if dump is not None:
+        if (slices, claims) != (None, None):
+            raise ConfigError("--dump has both kinds; leave --slices and --claims out")
+        return make_dump(list(_objects(_name(dump), _text(dump, "--dump", stdin))))
+    if slices is None or claims is None:
         missing = "--claims" if claims is None else "--slices"
         raise ConfigError(
             f"{missing} is missing: slices without claims would look free, claims without slices"
-            " have no place; give both, or neither and pipe both kinds in"
+            " have no place; give both"
         )
-    if slices is None or claims is None:
-        return _dump(list(_objects("standard input", _text(_STDIN, "", stdin))))
     if slices == claims == _STDIN:
         raise ConfigError("--slices and --claims: only one of them can be standard input")
-    objects = [
-        each
-        for flag, name in (("--slices", slices), ("--claims", claims))
-        for each in _objects(name, _text(name, flag, stdin))
-    ]
-    return _dump(objects)
+    return make_dump(
+        [
+            each
+            for flag, file in (("--slices", slices), ("--claims", claims))
+            for each in _objects(_name(file), _text(file, flag, stdin))
+        ]
+    )
+
+
+def _name(file: str) -> str:
+    return "standard input" if file == _STDIN else file
 
 
 def _text(name: str, flag: str, stdin: TextIO) -> str:
@@ -71,7 +78,8 @@ def _objects(where: str, text: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
         yield where, {"kind": kind, **item}
 
 
-def _dump(objects: Sequence[tuple[str, Mapping[str, Any]]]) -> Dump:
+def make_dump(objects: Sequence[tuple[str, Mapping[str, Any]]]) -> Dump:
+    """`objects`: each with where it is from, for the error that it may cause."""
     slices, claims = [], []
     for where, each in objects:
         try:

@@ -18,7 +18,8 @@ def plan(capsys, monkeypatch):
     def run(objects, *arguments):
         text = objects if isinstance(objects, str) else json.dumps(list_of(*objects))
         monkeypatch.setattr("sys.stdin", io.StringIO(text))
-        code = main(["plan", *arguments])
+        source = () if {"--slices", "--claims"} & {*arguments} else ("--dump", "-")
+        code = main(["plan", *source, *arguments])
         printed = capsys.readouterr()
         return code, printed.out, printed.err
 
@@ -206,8 +207,10 @@ def test_slices_and_claims_can_be_two_files(plan, tmp_path):
     [
         ("", ["--slices", "x"], "--claims is missing: "),
         ("", ["--claims", "x"], "--slices is missing: "),
+        ("", ["--dump", "-", "--claims", "x"], "--dump has both kinds"),
         ("", ["--slices", "-", "--claims", "-"], "only one of them can be standard input"),
         ("", ["--slices", "/nowhere", "--claims", "-"], "--slices: /nowhere cannot be read"),
+        ("", ["--context", "x"], "give one or the other"),
         ("NAME  AGE", [], "standard input: not JSON"),
         ("[]", [], "standard input: no Kubernetes object"),
         (json.dumps(list_of({"kind": "Pod"})), [], "found a Pod; only ResourceSlices"),
