@@ -23,7 +23,6 @@ from typing import Any, Final
 import pynvml
 
 from driver.core.errors import DriverNotLoaded, NvmlError
-from driver.core.health.readings_node import recovery_signal
 from driver.core.health.signals import (
     NODE,
     CannotTell,
@@ -34,6 +33,7 @@ from driver.core.health.signals import (
     Source,
     Well,
 )
+from driver.core.health.verdict_recovery import recovery_faults
 from driver.core.ids import GpuUuid
 from driver.nvml.calls import call, optional
 from driver.nvml.library import NvmlLibrary
@@ -164,7 +164,8 @@ class NvmlEvents:
         if event.kind == _XID:
             self._on_xid(XidSeen(gpu=event.gpu, code=event.data, at=at, gi=event.gi, ci=event.ci))
         elif event.kind == _RECOVERY and self._listening is not None:
-            self._sink(recovery_signal(event.gpu, event.data, self._listening.branch, at))
+            branch = self._listening.branch
+            self._sink(recovery_faults(event.data, branch, gpu=event.gpu, at=at))
         elif event.kind == _MIG_CHANGED:
             self._on_mig_change()
         elif event.kind in _FAULTS:

@@ -16,7 +16,6 @@ from typing import Final
 from driver.core.health.readings import Failed, GpuReadings, NodeReadings, Trouble
 from driver.core.health.readings_state import weigh_states
 from driver.core.health.readings_time import History, Limits, weigh_times
-from driver.core.health.recovery import recovery_need
 from driver.core.health.signals import (
     NODE,
     CannotTell,
@@ -28,6 +27,7 @@ from driver.core.health.signals import (
     Source,
     Well,
 )
+from driver.core.health.verdict_recovery import NEEDS, RecoveryAction, recovery_action
 from driver.core.ids import GpuUuid
 
 NVML: Final = "nvml"
@@ -84,13 +84,6 @@ def weigh_node(
     return signals, after
 
 
-def recovery_signal(gpu: GpuUuid, action: int, branch: int, at: float) -> Signal:
-    """The same as a look would say; for the event that tells of a change."""
-    look = GpuReadings(gpu=gpu, at=at, recovery=action)
-    (signal,) = weigh_states(look, branch)
-    return signal
-
-
 def _kinds(failures: Mapping[GpuUuid, Failed]) -> set[Trouble]:
     return {each.trouble for each in failures.values()}
 
@@ -143,4 +136,5 @@ def _answering(
 
 def _advice_gone(before: int, now: int, branch: int) -> bool:
     """The marks behind this advice live in the GPU and go with a reset alone."""
-    return recovery_need(before, branch)[0] in _RESETS and now == 0
+    gone = recovery_action(now, branch) is RecoveryAction.NONE
+    return gone and NEEDS[recovery_action(before, branch)] in _RESETS

@@ -24,8 +24,8 @@ from driver.core.health.readings import (
     Repairs,
     Rows,
 )
-from driver.core.health.recovery import recovery_need
 from driver.core.health.signals import CannotTell, Fault, Need, Scope, Signal, Source, Well
+from driver.core.health.verdict_recovery import NAME as RECOVERY, recovery_faults
 from driver.core.ids import GpuUuid
 
 T = TypeVar("T")
@@ -78,7 +78,10 @@ def weigh_states(look: GpuReadings, branch: int) -> list[Signal]:
         else:
             signals.extend(each.signal(look.gpu, look.at) for each in decide(reading))
 
-    weigh(look.recovery, "recovery-action", lambda action: [_recovery(action, branch)])
+    if isinstance(look.recovery, Failed):
+        signals.append(cannot_tell(look, RECOVERY, look.recovery))
+    elif look.recovery is not None:
+        signals.append(recovery_faults(look.recovery, branch, gpu=look.gpu, at=look.at))
     weigh(look.uncorrected, "ecc-uncorrected", lambda count: [_uncorrected(count, look)])
     weigh(look.sram_threshold, "sram-threshold", _sram)
     weigh(look.rows, "row-remap-failure row-remap-pending", _rows)
@@ -96,11 +99,6 @@ def cannot_tell(look: GpuReadings, name: str, failed: Failed) -> CannotTell:
     return CannotTell(
         source=Source.POLL, scope=Scope(gpu=look.gpu), name=name, at=look.at, detail=failed.text
     )
-
-
-def _recovery(action: int, branch: int) -> Finding:
-    need, text = recovery_need(action, branch)
-    return Finding(name="recovery-action", need=need, detail=text, place=str(action))
 
 
 def _uncorrected(count: int, look: GpuReadings) -> Finding:
