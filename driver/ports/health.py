@@ -20,7 +20,7 @@ Sink = Callable[[Signal], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KernelRecord:
+class RawRecord:
     """One record of the kernel's log, as it was read. `at`: when the kernel wrote it, in seconds
     since the epoch.
     """
@@ -29,7 +29,7 @@ class KernelRecord:
     at: float
 
 
-RecordSink = Callable[[KernelRecord], bool]
+RecordSink = Callable[[RawRecord], bool]
 """Whether the record mattered. It may be forgotten when this returns: what it says is stored."""
 
 

@@ -1,0 +1,253 @@
+"""Reads the kernel's log from /dev/kmsg, record by record, and goes on from where it was.
+
+Why it exists: a fault's line must not be lost because we were restarted, nor told twice, and a
+reader must not stop for ever at a record that was overwritten or is too large. The place is the
+boot id and a record's sequence number; another boot begins from the oldest record.
+
+Must not know what a record says: it is handed on as it came. Source: the kernel's ABI document
+`dev-kmsg`; one read gives one record, EPIPE says that the next one was overwritten.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import re
+import select
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from driver.core.errors import StateError
+from driver.core.health.signals import NODE, CannotTell, Source, Well
+from driver.ports.health import RawRecord, RecordSink, Sink
+from driver.state.kmsg_position import Position, PositionFile
+
+log = logging.getLogger(__name__)
+
+KMSG: Final = "kmsg"
+
+_HEADER: Final = re.compile(rb"\d+,(\d+),(\d+),", re.ASCII)
+_RECORD: Final = 8192
+"""The kernel's own limit of a record, header and dictionary included."""
+_LARGEST: Final = 1 << 20
+_AT_ONCE: Final = 1000
+"""Records between two looks at whether we are to stop."""
+_PAUSES: Final = (1.0, 60.0)
+_SAVE_AFTER: Final = 30.0
+
+
+class Device:
+    """The system calls, one method each, so that a test can give any answer."""
+
+    def open(self, path: Path) -> int:
+        return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def read(self, fd: int, size: int) -> bytes:
+        return os.read(fd, size)
+
+    def skip(self, fd: int) -> None:
+        os.lseek(fd, 0, os.SEEK_END)
+
+    def close(self, fd: int) -> None:
+        os.close(fd)
+
+
+@dataclass(slots=True)
+class Counts:
+    """Since our start. `lost`: records that were overwritten before we read them; `overrun`: how
+    often that was so; `oversized`: records that no buffer took.
+    """
+
+    records: int = 0
+    lost: int = 0
+    overrun: int = 0
+    oversized: int = 0
+    unreadable: int = 0
+
+
+class _EndedError(OSError):
+    """The log ended, which the real one never does."""
+
+
+class KernelLog:
+    """Implements `driver.ports.health.HealthSource`."""
+
+    name = "kernel-log"
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        position: PositionFile,
+        boot: Callable[[], str],
+        on_record: RecordSink,
+        sink: Sink,
+        device: Device | None = None,
+        clock: Callable[[], float] = time.time,
+        uptime: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.counts = Counts()
+        self._path = path
+        self._position = position
+        self._boot = boot
+        self._on_record = on_record
+        self._sink = sink
+        self._device = device or Device()
+        self._clock = clock
+        self._uptime = uptime
+        self._buffer = _RECORD
+        self._more = False
+        self._at: Position | None = None
+        self._saved_at = uptime()
+
+    def run(self, stop: threading.Event) -> None:
+        pause, longest = _PAUSES
+        with _wake_pipe(stop) as woken:
+            while not stop.is_set():
+                before = self.counts.records
+                try:
+                    self._follow(stop, woken)
+                except (OSError, StateError) as error:
+                    self._tell_unreadable(error)
+                if self.counts.records > before:
+                    pause = _PAUSES[0]
+                stop.wait(pause)
+                pause = min(2 * pause, longest)
+
+    def _follow(self, stop: threading.Event, woken: int) -> None:
+        """Until the end, or an error that only opening anew may mend."""
+        boot = self._boot()
+        known = self._position.read()
+        self._at = known if known is not None and known.boot == boot else Position(boot=boot)
+        fd = self._device.open(self._path)
+        try:
+            poll = select.poll()
+            poll.register(fd, select.POLLIN | select.POLLPRI)
+            poll.register(woken, select.POLLIN)
+            self._sink(Well(source=Source.KERNEL, scope=NODE, name=KMSG, at=self._clock()))
+            while not stop.is_set():
+                mattered = self._drain(fd)
+                self._save(at_once=mattered)
+                if not self._more:
+                    poll.poll(_SAVE_AFTER * 1000)
+        finally:
+            self._device.close(fd)
+            self._save(at_once=True)
+
+    def _drain(self, fd: int) -> bool:
+        """Whether a record mattered. Bounded, so that a flood does not keep us from stopping."""
+        mattered = False
+        for _ in range(_AT_ONCE):
+            data = self._read(fd)
+            if data is None:
+                self._more = False
+                return mattered
+            if data:
+                mattered |= self._take(data)
+        self._more = True
+        return mattered
+
+    def _read(self, fd: int) -> bytes | None:
+        """A record; empty where one was lost; None where there is no more for now."""
+        try:
+            data = self._device.read(fd, self._buffer)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            if error.errno == errno.EPIPE:  # the position has moved to the oldest one there is
+                self.counts.overrun += 1
+                return b""
+            if error.errno == errno.EINVAL:
+                self._grow(fd)
+                return b""
+            raise
+        if not data:
+            raise _EndedError(errno.EIO, "the log has ended")
+        return data
+
+    def _grow(self, fd: int) -> None:
+        """The record does not fit, and would be in the way for ever."""
+        if self._buffer < _LARGEST:
+            self._buffer *= 2
+        else:
+            self._buffer = _RECORD
+            self.counts.oversized += 1
+            self._device.skip(fd)
+
+    def _take(self, data: bytes) -> bool:
+        """Hand on what is new. A record without a header is new: the reader of it says what it is.
+
+        Numbers start at 0 at each boot and grow by one; a jump is what we have lost.
+        """
+        header = _HEADER.match(data)
+        at = self._clock()
+        if header is not None and self._at is not None:
+            number, micros = int(header[1]), int(header[2])
+            if number <= self._at.sequence:
+                return False
+            self.counts.lost += number - self._at.sequence - 1 if self._at.sequence >= 0 else 0
+            at -= max(0.0, self._uptime() - micros / 1e6)
+            mattered = self._on_record(RawRecord(data=data, at=at))
+            self._at = Position(boot=self._at.boot, sequence=number)
+        else:
+            mattered = self._on_record(RawRecord(data=data, at=at))
+        self.counts.records += 1
+        return mattered
+
+    def _save(self, *, at_once: bool) -> None:
+        """Records that do not matter may be read twice, so their place is kept rarely."""
+        if self._at is None or self._at.sequence < 0:
+            return
+        if at_once or self._uptime() - self._saved_at >= _SAVE_AFTER:
+            self._saved_at = self._uptime()
+            try:
+                self._position.write(self._at)
+            except StateError as error:
+                # Worse than not to know the place after a restart: not to read on now.
+                log.warning(
+                    "place in the kernel log not stored, a restart may tell some records again",
+                    extra={"reason": str(error)},
+                )
+
+    def _tell_unreadable(self, error: Exception) -> None:
+        self.counts.unreadable += 1
+        text = str(error) if isinstance(error, StateError) else f"{self._path}: {error}"
+        self._sink(
+            CannotTell(
+                source=Source.KERNEL,
+                scope=NODE,
+                name=KMSG,
+                at=self._clock(),
+                detail=f"the kernel log cannot be read: {text}; the plugin must run as root with"
+                " the host's /dev/kmsg mounted",
+            )
+        )
+
+
+@contextmanager
+def _wake_pipe(stop: threading.Event) -> Iterator[int]:
+    """A descriptor that becomes readable when `stop` is set."""
+    reader, writer = os.pipe2(os.O_CLOEXEC)
+    lock = threading.Lock()
+    over = False
+
+    def pass_on() -> None:
+        stop.wait()
+        with lock:
+            if not over:
+                os.write(writer, b"x")
+
+    threading.Thread(target=pass_on, name="kernel-log-stop", daemon=True).start()
+    try:
+        yield reader
+    finally:
+        with lock:
+            over = True
+            os.close(reader)
+            os.close(writer)
