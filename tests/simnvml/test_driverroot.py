@@ -33,7 +33,11 @@ def test_library_and_version_carry_the_driver_version(make_machine, tmp_path) ->
     machine.set(driver="610.12.04")
     render(machine, tmp_path, nodes=False)
     libraries = {path.name for path in (tmp_path / LIBRARY).parent.iterdir()}
-    assert libraries == {"libnvidia-ml.so.1", "libnvidia-ml.so.610.12.04"}
+    assert libraries == {
+        f"{stem}.so.{suffix}"
+        for stem in ("libcuda", "libnvidia-ml")
+        for suffix in ("1", "610.12.04")
+    }
 
 
 @pytest.mark.parametrize("preset", ["dgx-h100", "dgx-a100", "a30x4"])
