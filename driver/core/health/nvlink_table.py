@@ -4,8 +4,8 @@ Why it exists: the same number means different rows in different driver branches
 four parts; the table is data, the search is here. Must not know where the rows come from.
 
 The key: code, sub-code and cause out of `intrInfo`, `errorStatus`. The sub-code is in bits 9 to 5
-before R575 and in bits 6 to 0 from there; the bit above it marks the variant of a row. The cause
-is in bits 25 to 20. The unit's name must fit too, so that a line that does not belong to the
+before R575 and in bits 6 to 0 from there; the bit above it tells the two variants of those rows
+that have them. The cause is in bits 25 to 20. The unit's name must fit too, so that a line that does not belong to the
 branch we think of is not taken for another row.
 """
 
@@ -78,8 +78,6 @@ def _first(rows: Iterable[Nvlink5Row], code: int, error: Nvlink5, *, new: bool) 
             and row.cause == cause
             and (not row.statuses or error.status in row.statuses)
             and not names.isdisjoint(row.units)
-            and (row.marked is not None or not marked)
         ):
-            variant = marked and row.marked is not None
-            return Found(row=row, outcome=row.marked if variant and row.marked else row.outcome)
+            return Found(row=row, outcome=row.marked if marked and row.marked else row.outcome)
     return None
