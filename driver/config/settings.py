@@ -140,6 +140,16 @@ class PluginSettings(BaseModel):
         600.0, description="seconds between two full comparisons with the API server"
     )
 
+    recovery_seconds: _Seconds = Field(
+        300.0, description="seconds between two comparisons of ledger, hardware, files and claims"
+    )
+    orphan_grace_seconds: _Seconds = Field(
+        120.0, description="seconds that a claim must be gone before its devices are taken back"
+    )
+    nvml_idle_seconds: Annotated[float, Field(ge=0, le=86400, allow_inf_nan=False)] = Field(
+        0.0, description="seconds after which NVML is let go of when nobody asks; 0: never"
+    )
+
     @property
     def http_endpoint(self) -> Endpoint | None:
         """None: switched off. An empty host means all addresses of both families."""

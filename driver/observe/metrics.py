@@ -62,6 +62,17 @@ class Metrics:
         self._damaged = Counter(
             "tessera_ledger_damaged_total", "Ledger files set aside", registry=registry
         )
+        self._repairs = Counter(
+            "tessera_repairs_total",
+            "Repairs of claims, by kind and outcome (done, busy, in_use, failed)",
+            ("repair", "outcome"),
+            registry=registry,
+        )
+        self._orphans = Gauge(
+            "tessera_orphaned_claims",
+            "Claims that have ended in the API and still hold devices here",
+            registry=registry,
+        )
         self._allocations = Counter(
             "tessera_allocations_total",
             "Allocations of this node's devices: the policy's choice at that moment, or another",
@@ -99,6 +110,12 @@ class Metrics:
 
     def ledger_damaged(self) -> None:
         self._damaged.inc()
+
+    def repaired(self, repair: str, outcome: str) -> None:
+        self._repairs.labels(repair, outcome).inc()
+
+    def set_orphaned_claims(self, count: int) -> None:
+        self._orphans.set(count)
 
     def allocated(self, *, as_chosen: bool) -> None:
         self._allocations.labels("policy" if as_chosen else "other").inc()

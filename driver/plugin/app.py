@@ -16,6 +16,7 @@ from typing import Final
 from driver.config.settings import PluginSettings
 from driver.core.errors import ConfigError, StateError
 from driver.kube.client import Client
+from driver.kube.events import Recorder
 from driver.kube.login import login
 from driver.kube.versions import discover
 from driver.kubelet.plugin_server import KubeletServer
@@ -24,15 +25,17 @@ from driver.observe.health import Readiness
 from driver.observe.http import HealthServer
 from driver.observe.logs import Log, setup
 from driver.observe.metrics import CONTENT_TYPE, Metrics
+from driver.plugin.allocations import Allocations
 from driver.plugin.claims import Claims
 from driver.plugin.device_status import DeviceStatus
-from driver.plugin.gpu_locks import GpuLocks
 from driver.plugin.leadership import Leadership
 from driver.plugin.node import Hardware, Identity
 from driver.plugin.partitions import Partitions
+from driver.plugin.recover import Tell
+from driver.plugin.recover_claims import ClaimLookup
 from driver.plugin.served import ServedVersion
+from driver.plugin.stores import open_stores
 from driver.plugin.supervise import Supervisor
-from driver.plugin.turns import Turns
 from driver.plugin.wiring import (
     GPUS,
     KUBELET,
@@ -40,12 +43,11 @@ from driver.plugin.wiring import (
     Topology,
     discovery,
     publisher,
+    recovery,
     reporter,
+    teller,
 )
-from driver.state.cdi_store import CdiDir
-from driver.state.driver_root import DriverTree, Roots
-from driver.state.ledger import LedgerDir
-from driver.state.named_locks import NamedLocks
+from driver.ports.events import Reason
 from driver.state.sysfs import boot_id
 
 log = Log(__name__)
@@ -68,17 +70,12 @@ def run(settings: PluginSettings) -> int:
     identity = Identity(
         driver=settings.driver_name, node=settings.node_name, boot_id=_boot_id(settings.proc_root)
     )
-    _own_folder(settings.kubelet_plugins_dir, settings.plugin_dir)
-    ledger = LedgerDir(
-        settings.plugin_dir / "ledger",
-        settings.node_name,
-        on_damage=lambda where, why: _damaged(metrics, where, why),
-    )
-    locks = NamedLocks(settings.plugin_dir / "locks")
-    cdi = CdiDir(settings.cdi_dir)
     api = Client(
         login(kubeconfig=str(settings.kubeconfig or "")), user_agent=f"tessera-plugin/{release}"
     )
+    recorder = Recorder(api, controller=identity.driver, instance=identity.node)
+    tell = teller(recorder, identity.node)
+    stores = open_stores(settings, on_damage=lambda where, why: _damaged(metrics, tell, where, why))
     served = ServedVersion(lambda: discover(api).resource_version)
     hardware = Hardware()
     library = NvmlLibrary(
@@ -86,6 +83,8 @@ def run(settings: PluginSettings) -> int:
         topology=Topology(settings),
         library=settings.nvml_library,
     )
+    partitions = NvmlPartitions(library)
+    allocations = Allocations()
     publishing = publisher(
         settings,
         supervisor,
@@ -93,7 +92,8 @@ def run(settings: PluginSettings) -> int:
         hardware=hardware,
         api=api,
         served=served,
-        entries=ledger.known,
+        allocations=allocations,
+        entries=stores.ledger.known,
         readiness=readiness,
         metrics=metrics,
     )
@@ -104,20 +104,12 @@ def run(settings: PluginSettings) -> int:
         hardware=hardware,
         api=api,
         served=served,
-        ledger=ledger,
-        cdi=cdi,
-        driver_root=DriverTree(
-            Roots(
-                root=settings.driver_root,
-                host_root=settings.host_driver_root,
-                proc=settings.proc_root,
-            ),
-            container_folders=settings.container_library_dirs,
-            required=settings.required_libraries,
-        ),
-        partitions=Partitions(NvmlPartitions(library), wait=supervisor.stop.wait),
-        locks=GpuLocks(locks),
-        turns=Turns(locks),
+        ledger=stores.ledger,
+        cdi=stores.cdi,
+        driver_root=stores.driver_root,
+        partitions=Partitions(partitions, wait=supervisor.stop.wait),
+        locks=stores.locks,
+        turns=stores.turns,
         on_change=metrics.set_prepared_claims,
         on_prepared=status.report,
     )
@@ -140,18 +132,36 @@ def run(settings: PluginSettings) -> int:
         supervisor,
         library=library,
         hardware=hardware,
-        entries=ledger.known,
+        entries=stores.ledger.known,
+        boot_id=identity.boot_id,
         readiness=readiness,
         metrics=metrics,
     )
+    recovering = recovery(
+        settings,
+        supervisor,
+        identity=identity,
+        hardware=hardware,
+        lookup=ClaimLookup(api, served, identity=identity, followed=allocations.claims),
+        stores=stores,
+        library=partitions,
+        discovery=looking,
+        metrics=metrics,
+        tell=tell,
+    )
+    hardware.subscribe(recovering.changed)
     supervisor.start("discovery", looking.run)
+    supervisor.start("events", recorder.run)
+    # Before the kubelet can ask: running pods find their files, lost entries hold their devices.
+    recovering.begin()
     lead = Leadership(
-        locks,
+        stores.named_locks,
         follows=lambda: readiness.well(SLICES),
         failed=reporter(readiness, SLICES),
     )
     supervisor.start("publisher", lead.led(publishing.run))
     supervisor.start("device status", lead.led(status.run))
+    supervisor.start("recovery", lead.led(recovering.run))
     supervisor.start("lead", lead.run)
     try:
         kubelet.start()
@@ -182,13 +192,11 @@ def _end(supervisor: Supervisor, *, drained: bool, running: list[str]) -> int:
     return code
 
 
-def _damaged(metrics: Metrics, where: Path, why: str) -> None:
+def _damaged(metrics: Metrics, tell: Tell, where: Path, why: str) -> None:
     metrics.ledger_damaged()
-    log.error(
-        "ledger entry set aside; its claim is prepared anew when the kubelet asks",
-        file=str(where),
-        reason=why,
-    )
+    what = "ledger entry set aside; it is made again from its CDI file and the hardware"
+    log.error(what, file=str(where), reason=why)
+    tell(Reason.LEDGER_DAMAGED, f"{what}: {where}: {why}")
 
 
 def _http(
@@ -204,21 +212,6 @@ def _http(
         metrics=metrics,
         metrics_type=CONTENT_TYPE,
     )
-
-
-def _own_folder(plugins: Path, own: Path) -> None:
-    """Make our folder below the kubelet's, which must be there: elsewhere nobody would look."""
-    if not plugins.is_dir():
-        raise ConfigError(
-            f"kubelet_plugins_dir {plugins} is not a folder; set it to <kubelet root>/plugins, and"
-            " mount it into the pod at the same path"
-        )
-    try:
-        own.mkdir(mode=0o700, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(
-            f"{own} cannot be made: {error.strerror}; the pod needs it mounted writable, as root"
-        ) from error
 
 
 def _boot_id(proc_root: Path) -> str:

@@ -7,6 +7,7 @@ are in use stay as they are.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
@@ -37,7 +38,8 @@ class Pauses(Protocol):
 
 class Discovery:
     """`pci_gpus` counts NVIDIA display devices on the bus; `rescan` is in seconds. `refuse` is told
-    of a choice that does not fit the hardware. `entries`: what the ledger holds.
+    of a choice that does not fit the hardware. `entries`: what the ledger holds. `idle`: seconds
+    after which NVML is let go of when nobody asks for anything, 0: never.
     """
 
     def __init__(
@@ -51,9 +53,12 @@ class Discovery:
         rescan: float,
         choices: Choices,
         entries: Callable[[], Mapping[ClaimUID, Entry]],
+        boot_id: str,
         refuse: Callable[[ConfigError], None],
         pauses: Pauses,
         wakeup: Wakeup,
+        idle: float = 0.0,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._library = library
         self._hardware = hardware
@@ -63,15 +68,31 @@ class Discovery:
         self._rescan = rescan
         self._choices = choices
         self._entries = entries
+        self._boot_id = boot_id
         self._refuse = refuse
         self._pauses = pauses
         self._wakeup = wakeup
+        self._idle = idle
+        self._clock = clock
         self._lost: tuple[str, ...] = ()
 
     def run(self, stop: threading.Event) -> None:
         while not stop.is_set():
-            self._wakeup.wait(self.look())
+            self._pause(self.look(), stop)
         self._library.close()
+
+    def again(self) -> None:
+        """What the ledger explains is another than it was: look at once."""
+        self._wakeup.wake()
+
+    def _pause(self, seconds: float, stop: threading.Event) -> None:
+        """Until the next look is due, or somebody wants one. NVML is let go of meanwhile."""
+        due = self._clock() + seconds
+        while not stop.is_set() and (rest := due - self._clock()) > 0:
+            if self._idle:
+                rest = min(rest, self._library.close_idle(self._idle))
+            if self._wakeup.wait(rest):
+                return
 
     def look(self) -> float:
         """One reading; seconds until the next one is due."""
@@ -99,8 +120,10 @@ class Discovery:
             # Only a human can mend it; a plugin that guesses would publish what nobody asked for.
             self._refuse(error)
             return self._failed(str(error))
-        # Of both moments: what is made or taken apart while we read is ours all the same.
-        ours = [*before.values(), *self._entries().values()]
+        # Of both moments: what is made or taken apart while we read is ours all the same. What an
+        # earlier boot made is gone, so it does not explain what is there now.
+        both = [*before.values(), *self._entries().values()]
+        ours = [entry for entry in both if entry.boot_id == self._boot_id]
         if self._hardware.found(inventory, find_foreign(inventory, ours)):
             self._tell_found(inventory)
         self._report("")

@@ -75,7 +75,7 @@ Tell = Callable[[Reason, str], None]
 
 class Recovery:
     """`partitions` must not wait for what is in use: there is a next look. `pause`: seconds between
-    looks; `grace`: see `Facts`. `tell`: an event. `released` is called after a claim's end.
+    looks; `grace`: see `Facts`. `tell`: an event. `on_change` is called when the ledger is another.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Recovery:
         pause: float,
         grace: float,
         wakeup: Wakeup,
-        released: Callable[[], None] = lambda: None,
+        on_change: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._facts = facts
@@ -112,7 +112,7 @@ class Recovery:
         self._pause = pause
         self._grace = grace
         self._wakeup = wakeup
-        self._released = released
+        self._on_change = on_change
         self._clock = clock
         self._since: dict[ClaimUID, float] = {}
 
@@ -214,6 +214,7 @@ class Recovery:
                 log.info("CDI file that nothing uses removed", claim=uid)
             case Rebuild(entry=entry):
                 self._ledger.put(entry)
+                self._on_change()
                 self._told(Reason.LEDGER_REBUILT, entry, "ledger entry was lost, made again")
             case TakeBack(entry=entry, when_idle=when_idle):
                 if when_idle and (user := self._user(entry)):
@@ -234,7 +235,7 @@ class Recovery:
             partitions.release(entry, switchable=self._switchable)
         self._ledger.remove(entry.uid)
         self._since.pop(entry.uid, None)
-        self._released()
+        self._on_change()
 
     def _user(self, entry: Entry) -> str:
         """Which device of it is computed on, as a sentence.

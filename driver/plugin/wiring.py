@@ -16,6 +16,7 @@ from driver.core.ids import ClaimUID
 from driver.core.ledger import Entry
 from driver.core.snapshot import PciAddress
 from driver.kube.backoff import Backoff
+from driver.kube.events import Recorder
 from driver.kube.reflector import Reflector
 from driver.kube.watching import Query
 from driver.observe.health import Readiness
@@ -23,11 +24,17 @@ from driver.observe.metrics import Metrics
 from driver.plugin.allocations import Allocations, trim
 from driver.plugin.discover import Discovery
 from driver.plugin.node import Hardware, Identity
+from driver.plugin.partitions import Partitions
 from driver.plugin.publish import Publisher
+from driver.plugin.recover import Recovery, Tell
+from driver.plugin.recover_claims import ClaimLookup
+from driver.plugin.recover_facts import FactFinder
 from driver.plugin.served import Served, ServedVersion
+from driver.plugin.stores import Stores
 from driver.plugin.supervise import Supervisor
+from driver.ports.events import Reason, Regarding
 from driver.ports.kube import KubeApi
-from driver.ports.nvml import GpuLibrary
+from driver.ports.nvml import GpuLibrary, MigLibrary
 from driver.state import sysfs
 
 GPUS: Final = "gpus"
@@ -80,6 +87,7 @@ def discovery(
     library: GpuLibrary,
     hardware: Hardware,
     entries: Callable[[], Mapping[ClaimUID, Entry]],
+    boot_id: str,
     readiness: Readiness,
     metrics: Metrics,
 ) -> Discovery:
@@ -95,9 +103,11 @@ def discovery(
         rescan=settings.rescan_seconds,
         choices=choices(settings),
         entries=entries,
+        boot_id=boot_id,
         refuse=supervisor.fail,
         pauses=Backoff(base=0.5, cap=30.0),
         wakeup=supervisor.wakeup(),
+        idle=settings.nvml_idle_seconds,
     )
 
 
@@ -109,13 +119,13 @@ def publisher(
     hardware: Hardware,
     api: KubeApi,
     served: ServedVersion,
+    allocations: Allocations,
     entries: Callable[[], Mapping[ClaimUID, Entry]],
     readiness: Readiness,
     metrics: Metrics,
 ) -> Publisher:
     """Woken by its reflectors, and by whoever calls `changed`."""
     chosen = choices(settings)
-    allocations = Allocations()
 
     def follow(version: Served) -> Reflector:
         fields = f"spec.driver={identity.driver},spec.nodeName={identity.node}"
@@ -153,3 +163,59 @@ def publisher(
         wakeup=supervisor.wakeup(),
     )
     return made
+
+
+def recovery(
+    settings: PluginSettings,
+    supervisor: Supervisor,
+    *,
+    identity: Identity,
+    hardware: Hardware,
+    lookup: ClaimLookup,
+    stores: Stores,
+    library: MigLibrary,
+    discovery: Discovery,
+    metrics: Metrics,
+    tell: Tell,
+) -> Recovery:
+    """`discovery` looks again when the ledger explains more or less than it did."""
+
+    def repaired() -> None:
+        metrics.set_prepared_claims(len(stores.ledger.known()))
+        discovery.again()
+
+    return Recovery(
+        facts=FactFinder(
+            identity=identity,
+            hardware=hardware,
+            ledger=stores.ledger,
+            cdi=stores.cdi,
+            driver_root=stores.driver_root,
+            library=library,
+        ),
+        lookup=lookup,
+        hardware=hardware,
+        ledger=stores.ledger,
+        cdi=stores.cdi,
+        library=library,
+        # What is in use now is looked at again later; nobody waits for it here.
+        partitions=Partitions(library, wait=lambda _: True),
+        locks=stores.locks,
+        turns=stores.turns,
+        metrics=metrics,
+        tell=tell,
+        pause=settings.recovery_seconds,
+        grace=settings.orphan_grace_seconds,
+        wakeup=supervisor.wakeup(),
+        on_change=repaired,
+    )
+
+
+def teller(recorder: Recorder, node: str) -> Tell:
+    """Events about the node; by its name, as the kubelet does it."""
+    about = Regarding(api_version="v1", kind="Node", name=node, uid=node)
+
+    def tell(reason: Reason, note: str) -> None:
+        recorder.event(about, reason, note, warning=reason is not Reason.ORPHAN_REMOVED)
+
+    return tell

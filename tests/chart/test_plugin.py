@@ -28,7 +28,17 @@ RIGHTS = {
     },
     ("", "nodes"): {"get"},
 }
-KINDS = {"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "DaemonSet", "DeviceClass"}
+EVENTS = {("events.k8s.io", "events"): {"create"}}
+"""In the namespace of events about nodes alone."""
+KINDS = {
+    "ServiceAccount",
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "Role",
+    "RoleBinding",
+    "DaemonSet",
+    "DeviceClass",
+}
 OWN_VOLUMES = {"plugin-dir", "registry", "cdi", "driver-root"}
 
 
@@ -76,14 +86,11 @@ def test_the_service_account_may_do_what_is_listed_here_and_nothing_else(chart) 
     objects = chart().render()
     assert {each["kind"] for each in objects} == KINDS
     (role,) = [each for each in objects if each["kind"] == "ClusterRole"]
-    granted = {
-        (group, resource): set(rule["verbs"])
-        for rule in role["rules"]
-        for group in rule["apiGroups"]
-        for resource in rule["resources"]
-    }
-    assert granted == RIGHTS
+    assert granted(role) == RIGHTS
     assert "aggregationRule" not in role
+    about_nodes = chart().one("Role")
+    assert granted(about_nodes) == EVENTS
+    assert about_nodes["metadata"]["namespace"] == "default"
     for rule in role["rules"]:
         names = rule.pop("resourceNames", None)
         assert rule.keys() == {"apiGroups", "resources", "verbs"}
@@ -91,16 +98,31 @@ def test_the_service_account_may_do_what_is_listed_here_and_nothing_else(chart) 
         assert names == (["gpu.tessera.dev"] if "driver" in rule["resources"][0] else None)
 
 
+def granted(role: Object) -> dict[tuple[str, str], set[str]]:
+    return {
+        (group, resource): set(rule["verbs"])
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+
+
 def test_the_rights_are_those_that_the_page_for_operators_gives_reasons_for() -> None:
     rows = re.findall(r"^\| `(\w+[/\w]*)`: ([-:a-z, ]+) \|", OPERATIONS.read_text(), re.MULTILINE)
     told = {resource: set(verbs.split(", ")) for resource, verbs in rows}
-    assert told == {resource: verbs for (_, resource), verbs in RIGHTS.items()}
+    assert told == {resource: verbs for (_, resource), verbs in (RIGHTS | EVENTS).items()}
 
 
-def test_the_rights_are_bound_to_the_account_of_the_pod_alone(chart) -> None:
-    binding = chart().one("ClusterRoleBinding")
+@pytest.mark.parametrize("kind", ["ClusterRole", "Role"])
+def test_the_rights_are_bound_to_the_account_of_the_pod_alone(chart, kind) -> None:
+    binding, role = chart().one(f"{kind}Binding"), chart().one(kind)
     account = chart().one("ServiceAccount")["metadata"]
-    assert binding["roleRef"]["name"] == chart().one("ClusterRole")["metadata"]["name"]
+    assert binding["roleRef"] == {
+        "apiGroup": "rbac.authorization.k8s.io",
+        "kind": kind,
+        "name": role["metadata"]["name"],
+    }
+    assert binding["metadata"].get("namespace") == role["metadata"].get("namespace")
     assert binding["subjects"] == [
         {"kind": "ServiceAccount", "name": account["name"], "namespace": account["namespace"]}
     ]
@@ -169,6 +191,8 @@ def test_the_values_reach_the_settings(chart) -> None:
     assert found.cdi_dir == Path("/etc/cdi")
     assert (found.log_level, found.log_format) == ("debug", "text")
     assert (found.rescan_seconds, found.resync_seconds) == (1.5, 86400)
+    assert (found.recovery_seconds, found.orphan_grace_seconds) == (60, 30.5)
+    assert found.nvml_idle_seconds == 15
     assert found.http_endpoint == ("", 9999)
     assert found.required_libraries == ("libcuda.so.1",)
     assert (found.policy, found.rerank) == (Policy.DISTRIBUTED, "static")

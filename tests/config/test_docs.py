@@ -29,6 +29,11 @@ WHAT_VALUES_DO = {
     "plugin.privileged": "see [Rights](#rights)",
     "plugin.rescanSeconds": "seconds between two looks at the hardware",
     "plugin.resyncSeconds": "seconds between two full comparisons with the API server",
+    "plugin.recoverySeconds": "seconds between two looks for what needs repair",
+    "plugin.orphanGraceSeconds": (
+        "seconds that a claim must be gone before its devices are taken back"
+    ),
+    "plugin.nvmlIdleSeconds": "seconds after which NVML is let go of when nobody asks; 0: never",
     "plugin.procRoot": "where /proc is read; elsewhere only for simulated hardware",
     "plugin.sysRoot": "where /sys is read; elsewhere only for simulated hardware",
     "plugin.httpPort": "port of probes and metrics",

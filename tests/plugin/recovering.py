@@ -33,7 +33,7 @@ class Told:
     repairs: list[tuple[str, str]] = field(default_factory=list)
     events: list[Reason] = field(default_factory=list)
     orphans: int = -1
-    released: int = 0
+    changes: int = 0
 
     def repaired(self, repair: str, outcome: str) -> None:
         self.repairs.append((repair, outcome))
@@ -86,12 +86,12 @@ class Node(MigNode):
             pause=300.0,
             grace=GRACE,
             wakeup=Wakeup(),
-            released=self._released,
+            on_change=self._changed,
             clock=lambda: self.now,
         )
 
-    def _released(self) -> None:
-        self.told.released += 1
+    def _changed(self) -> None:
+        self.told.changes += 1
 
     def run(self, name: str, *devices: str) -> ClaimRef:
         """A prepared claim."""

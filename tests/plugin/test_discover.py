@@ -65,6 +65,7 @@ def discovery(
         rescan=60.0,
         choices=Choices(),
         entries=entries,
+        boot_id="boot-1",
         refuse=lambda error: pytest.fail(str(error)),
         pauses=Steps(),
         wakeup=Wakeup(),

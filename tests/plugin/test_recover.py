@@ -143,7 +143,7 @@ def test_a_claim_that_is_gone_is_taken_back_after_the_grace_and_the_device_is_fr
     assert node.after(GRACE - 1) == []
     assert node.after(1) == [("take_back", "done")]
     assert (node.told.events, node.told.orphans) == ([Reason.ORPHAN_REMOVED], 0)
-    assert node.told.released == 1
+    assert node.told.changes == 1
     node.run("b", *devices)
 
 
