@@ -1,0 +1,218 @@
+"""From evidence to a judgement of every device: the worst of what concerns it.
+
+Why it exists: taints, the health stream, the node's condition, the refusal to prepare and what is
+explained to an operator must never say different things, so all are made from this one value. Must
+not know any of them, or what a signal is.
+
+A partition's fault concerns every device that would use its memory slots, and no other; a GPU's all
+devices of the GPU; the node's all devices. Time only ever makes a judgement worse: what cannot be
+told is waited for a while, then it withholds. `due` says when that is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from driver.core.devices import EVERY_SLOT, Allocatable
+from driver.core.health.items import Evidence, Item, Kind
+from driver.core.health.proof import Step, next_step
+from driver.core.health.room import SHOWN_SECONDS
+from driver.core.health.signals import Need, Source
+from driver.core.ids import DeviceName, GpuUuid
+
+
+class State(StrEnum):
+    """From best to worst."""
+
+    READY = "ready"
+    DEGRADED = "degraded"
+    UNKNOWN = "unknown"
+    RESET = "reset"
+    REBOOT = "reboot"
+    OPERATOR = "operator"
+
+    @property
+    def rank(self) -> int:
+        return _RANK[self]
+
+    @property
+    def withheld(self) -> bool:
+        """No new claim gets it."""
+        return self.rank >= _RANK[State.UNKNOWN]
+
+    @property
+    def hard(self) -> bool:
+        """A claim that has it already is not prepared either."""
+        return self.rank >= _RANK[State.RESET]
+
+
+_RANK: Final = {state: at for at, state in enumerate(State)}
+_BY_NEED: Final = {
+    Need.NOTHING: State.READY,
+    Need.PROBE: State.DEGRADED,
+    Need.WATCH: State.DEGRADED,
+    Need.RESET: State.RESET,
+    Need.REBOOT: State.REBOOT,
+    Need.OPERATOR: State.OPERATOR,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeSettings:
+    """`debounce`: seconds for which "cannot tell" is only shown. `advisory`: sources whose silence
+    says nothing about a GPU, because they repeat what others see.
+    """
+
+    debounce: float = 60.0
+    advisory: frozenset[Source] = frozenset({Source.DCGM})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """A device, as far as health goes: which slots of which GPU it uses, or may come to use."""
+
+    device: DeviceName
+    gpu: GpuUuid
+    slots: int = EVERY_SLOT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reason:
+    """One item, what it makes of the device, and what is waited for next."""
+
+    item: Item
+    state: State
+    step: Step
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """`reasons`: the worst first. `since`: when the first of those that decide was first seen."""
+
+    state: State = State.READY
+    reasons: tuple[Reason, ...] = ()
+    since: float | None = None
+
+    @property
+    def deciding(self) -> tuple[Reason, ...]:
+        """Those that make it what it is; nothing where it is ready."""
+        if self.state is State.READY:
+            return ()
+        return tuple(r for r in self.reasons if r.state is self.state)
+
+    @property
+    def waits_for(self) -> tuple[Step, ...]:
+        """All that has to happen before a claim may have it."""
+        steps = {r.step for r in self.reasons if r.state.withheld}
+        return tuple(step for step in Step if step in steps)
+
+
+READY: Final = Judgement()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgements:
+    """`gpus`: also those that have no device any more. `node`: what concerns it as a whole. `due`:
+    when time alone would change this, if ever.
+    """
+
+    devices: Mapping[DeviceName, Judgement] = field(default_factory=dict)
+    gpus: Mapping[GpuUuid, Judgement] = field(default_factory=dict)
+    node: Judgement = READY
+    due: float | None = None
+
+    @property
+    def state(self) -> State:
+        """The worst of the node and of all its GPUs, also of those that are missing."""
+        return max((self.node, *self.gpus.values()), key=lambda each: each.state.rank).state
+
+
+def subjects(devices: Mapping[DeviceName, Allocatable]) -> tuple[Subject, ...]:
+    """Of a late partition the slots are not known before preparation: it may get a sick one."""
+    return tuple(
+        Subject(device=name, gpu=device.gpu.uuid, slots=device.slots)
+        for name, device in devices.items()
+    )
+
+
+def judge(
+    evidence: Evidence, devices: Iterable[Subject], now: float, settings: JudgeSettings
+) -> Judgements:
+    """A pure function of what is known, so the same after a restart."""
+    now = max(now, evidence.clock)  # a clock set back makes nothing younger
+    reasons = [_reason(i, evidence, now, settings) for i in evidence.items.values()]
+    reasons = sorted((r for r in reasons if _shown(r.item, now)), key=_order)
+    devices = tuple(devices)
+    named = {r.item.scope.gpu for r in reasons if r.item.scope.gpu is not None}
+    by_gpu = {
+        gpu: tuple(r for r in reasons if _concerns(r.item, gpu))
+        for gpu in sorted(named | {each.gpu for each in devices})
+    }
+    return Judgements(
+        devices={each.device: _of_device(each, by_gpu[each.gpu]) for each in devices},
+        gpus={gpu: _judged(mine) for gpu, mine in by_gpu.items()},
+        node=_judged(tuple(r for r in reasons if r.item.scope.gpu is None)),
+        due=_due(reasons, now, settings),
+    )
+
+
+def _concerns(item: Item, gpu: GpuUuid) -> bool:
+    return item.scope.gpu == gpu if item.scope.gpu is not None else gpu not in item.proved
+
+
+def _of_device(each: Subject, reasons: tuple[Reason, ...]) -> Judgement:
+    return _judged(tuple(r for r in reasons if r.item.slots & each.slots))
+
+
+def _reason(item: Item, evidence: Evidence, now: float, settings: JudgeSettings) -> Reason:
+    return Reason(
+        item=item,
+        state=_state(item, now, settings),
+        step=next_step(item, evidence.boot_id),
+    )
+
+
+def _state(item: Item, now: float, settings: JudgeSettings) -> State:
+    if item.kind is Kind.UNKNOWN:
+        if item.need is Need.PROBE:
+            return State.UNKNOWN
+        if item.source in settings.advisory or now < item.first + settings.debounce:
+            return State.READY
+        return State.UNKNOWN
+    if item.suspect and item.hard:
+        # At once: a suspicion of the monitor must not put a device back on offer.
+        return State.UNKNOWN
+    return _BY_NEED[item.weight]
+
+
+def _shown(item: Item, now: float) -> bool:
+    return not item.passing or now < item.last + SHOWN_SECONDS
+
+
+def _due(reasons: Iterable[Reason], now: float, settings: JudgeSettings) -> float | None:
+    times = []
+    for reason in reasons:
+        item = reason.item
+        if item.passing:
+            times.append(item.last + SHOWN_SECONDS)
+        elif item.kind is Kind.UNKNOWN and item.source not in settings.advisory:
+            times.append(item.first + settings.debounce)
+    return min((at for at in times if at > now), default=None)
+
+
+def _order(reason: Reason) -> tuple[int, float, str, str, str]:
+    """The worst first, then the oldest: a later fault of the same kind does not change a taint."""
+    item = reason.item
+    return -reason.state.rank, item.first, item.name, item.source, repr(item.key)
+
+
+def _judged(reasons: tuple[Reason, ...]) -> Judgement:
+    """`reasons` in order."""
+    if not reasons:
+        return READY
+    worst = reasons[0]
+    since = worst.item.first if worst.state is not State.READY else None
+    return Judgement(state=worst.state, reasons=reasons, since=since)
