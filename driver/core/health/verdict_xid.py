@@ -19,13 +19,16 @@ from driver.core.health.verdict_recovery import (
     recovery_action,
     recovery_faults,
 )
-from driver.core.health.xid import Pid, Xid
+from driver.core.health.xid import PAGE_FAULT, Pid, Xid
 from driver.core.ids import GpuUuid
 
 
-def judge_xid(xid: Xid, known: Known, *, at: float, source: Source) -> Judgement:
+def judge_xid(
+    xid: Xid, known: Known, *, at: float, source: Source, gpu: GpuUuid | None = None
+) -> Judgement:
+    """`gpu`: where the source names it; else it is found by its address."""
     row = known.catalogue.xids.get(xid.code)
-    gpu = known.gpu_at(xid.address)
+    gpu = gpu or known.gpu_at(xid.address)
     if gpu is None:
         return Judgement(signals=(_unplaced(xid, row, known, at=at, source=source),))
     if xid.recovery is not None:
@@ -65,9 +68,10 @@ def _fault(
 
 def _unplaced(xid: Xid, row: XidRow | None, known: Known, *, at: float, source: Source) -> Fault:
     need = unplaced(catalogue_need(xid, row, known.catalogue, known.branch))
-    detail = f"no GPU of this node is known at {xid.address}; {_detail(xid, row)}"
+    place = str(xid.address or "")
+    detail = f"no GPU of this node is known at {place or 'any address'}; {_detail(xid, row)}"
     fault = on_node(_name(xid, row), need, at=at, source=source, detail=detail)
-    return replace(fault, place=str(xid.address), injected=xid.injected)
+    return replace(fault, place=place, injected=xid.injected)
 
 
 def _overruled(row: XidRow | None, branch: int | None, action: RecoveryAction) -> Need:
@@ -105,6 +109,9 @@ def _name(xid: Xid, row: XidRow | None) -> str:
 
 
 def _place(xid: Xid) -> str:
+    """For a page fault the program: only faults of different programs speak against a GPU."""
+    if xid.code == PAGE_FAULT:
+        return xid.process
     if xid.nvlink4 is not None:
         return f"link{xid.nvlink4.link}"
     if xid.nvlink5 is not None:

@@ -41,7 +41,7 @@ _FLAGS: Final = re.compile(r"\bRST: (Yes|No)(?:, D-RST: (Yes|No))?")
 _MEMORY: Final = re.compile(r"\b(SRAM|DRAM|FB|framebuffer)\b", re.IGNORECASE)
 _CONTAINMENT: Final = re.compile(r"(?:Contained|Uncontained)\b")
 
-EXCEPTION, DOUBLE_BIT, NVLINK4, CONTAINED, UNCONTAINED = 13, 48, 74, 94, 95
+EXCEPTION, PAGE_FAULT, DOUBLE_BIT, NVLINK4 = 13, 31, 48, 74
 NVLINK5: Final = range(144, 151)
 RECOVERY_CHANGED, CHANNEL_RETIRED = 154, 160
 
@@ -64,12 +64,13 @@ class RecoveryChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Xid:
-    """`gi`, `ci`: NVML's instance ids, None where the driver names none. `pid` None: the line has
-    no place for one. `place`: where on the chip, to tell repeats at one place from others.
-    `wants_reset`: RST or D-RST of 94 and 95; None where the text has no such flags.
+    """`address` None: NVML told it, and names the GPU itself. `gi`, `ci`: NVML's instance ids, None
+    where the driver names none. `pid` None: the line has no place for one. `place`: where on the
+    chip, to tell repeats at one place from others. `wants_reset`: RST or D-RST of 94 and 95; None
+    where the text has no such flags.
     """
 
-    address: PciAddress
+    address: PciAddress | None = None
     code: int
     gi: int | None = None
     ci: int | None = None

@@ -13,6 +13,7 @@ from driver.core.health.verdict import judge
 from driver.core.health.verdict_known import NO_JUDGEMENT, Known
 from driver.core.health.verdict_lines import LINES
 from driver.core.health.verdict_recovery import branch_of, recovery_action, recovery_faults
+from driver.core.health.verdict_xid import judge_xid
 from driver.core.health.xid import Xid
 from driver.core.ids import GpuUuid
 from driver.core.snapshot import PciAddress
@@ -222,3 +223,37 @@ def test_codes_that_latch_are_those_that_need_somebody_to_act():
         XidClass.OPERATOR,
     }
     assert recovery_action(5, None) == "unknown"
+
+
+def test_an_xid_of_nvmls_needs_no_address_and_says_from_whom_it_is():
+    event = Xid(code=48, gi=5, ci=0)
+    found = judge_xid(event, known(), at=5.0, source=Source.EVENTS, gpu=GPU)
+    (fault,) = faults(found)
+    assert (fault.source, fault.scope) == (Source.EVENTS, Scope(gpu=GPU, gi=5, ci=0))
+    (nowhere,) = faults(judge_xid(event, known(), at=5.0, source=Source.EVENTS))
+    assert (nowhere.scope, nowhere.need, nowhere.place) == (NODE, Need.WATCH, "")
+
+
+def test_off_the_bus_of_a_gpu_that_nobody_names_is_shown_on_the_node():
+    (fault,) = faults(judged("NVRM: fallen off the bus and is not responding to commands."))
+    assert (fault.scope, fault.name, fault.need) == (NODE, "xid-79", Need.WATCH)
+
+
+def test_a_driver_line_of_a_gpu_that_is_not_ours_takes_no_other_away():
+    (fault,) = faults(judged("NVRM: GPU 0000:99:00.0: RmInitAdapter failed! (0x22:0x40:894)"))
+    assert (fault.scope, fault.need) == (NODE, Need.WATCH)
+
+
+@pytest.mark.parametrize(
+    ("context", "says"),
+    [
+        ("pid=7, name=trainer, ", "; process trainer (7): Ch 18"),
+        ("pid=7, ", "; process unknown (7): Ch 18"),
+        ("pid='<unknown>', name=trainer, ", "; process trainer: Ch 18"),
+        ("", "program: Ch 18"),
+    ],
+)
+def test_the_detail_names_meaning_process_and_text(context, says):
+    (fault,) = faults(judged(f"NVRM: Xid (PCI:0000:3b:00): 43, {context}Ch 18"))
+    assert fault.detail.endswith(says)
+    assert fault.detail.startswith("channel reset after a fault of the program")

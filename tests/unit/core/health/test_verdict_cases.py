@@ -201,3 +201,8 @@ def test_13_says_where_on_the_chip_so_that_repeats_at_one_place_can_be_told():
     found = [faults(f"{XID}13, Graphics SM Warp Exception on ({place}): x")[0] for place in lines]
     assert [f.place for f in found] == ["gpc7-tpc3", "gpc7-tpc3", "gpc2-tpc3"]
     assert {f.need for f in found} == {Need.NOTHING}
+
+
+def test_31_names_the_program_since_faults_of_different_ones_speak_against_the_gpu():
+    found = faults(f"{XID}31, pid=7, name=trainer, Ch 00000008")
+    assert [(f.place, f.need) for f in found] == [("trainer", Need.NOTHING)]
