@@ -98,6 +98,11 @@ def run(settings: PluginSettings) -> int:
         metrics=metrics,
     )
     hardware.subscribe(publishing.changed)
+
+    def prepared(claims: int) -> None:
+        metrics.set_prepared_claims(claims)
+        publishing.prepared(claims)
+
     status = DeviceStatus(api, served, driver=settings.driver_name, wakeup=supervisor.wakeup())
     claims = Claims(
         identity=identity,
@@ -110,7 +115,7 @@ def run(settings: PluginSettings) -> int:
         partitions=Partitions(partitions, wait=supervisor.stop.wait),
         locks=stores.locks,
         turns=stores.turns,
-        on_change=metrics.set_prepared_claims,
+        on_change=prepared,
         on_prepared=status.report,
     )
     kubelet = KubeletServer(

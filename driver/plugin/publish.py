@@ -95,6 +95,7 @@ class Publisher:
         self._stored: StoredSlices | None = None
         self._listed: tuple[Inventory, Described] | None = None
         self._problem = ""
+        self._prepared = 0
 
     def changed(self) -> None:
         """The hardware is not as it was."""
@@ -106,6 +107,12 @@ class Publisher:
     def allocated(self) -> None:
         """Claims took or gave back devices."""
         self._agenda.allocated()
+
+    def prepared(self, claims: int) -> None:
+        """So many are prepared now; one less is about to give back its devices."""
+        if claims < self._prepared:
+            self._agenda.allocated()
+        self._prepared = claims
 
     def run(self, stop: threading.Event) -> None:
         while self._agenda.wait(stop):
@@ -176,7 +183,7 @@ class Publisher:
     def _wanted(self, described: Described, stored: Collection[StoredSlice], in_use: InUse) -> Pool:
         fresh = offer(
             described,
-            live=in_use.live if in_use.behind <= MOST_BEHIND else NOTHING,
+            live=in_use.soon if in_use.behind <= MOST_BEHIND else NOTHING,
             kept=kept_devices(stored, in_use=in_use.devices),
             taints=withholding_taints(
                 described.inventory,
@@ -188,4 +195,4 @@ class Publisher:
         )
         if not self._choices.follow:
             return fresh
-        return settle(fresh, stored, described, in_use.live, behind=in_use.behind)
+        return settle(fresh, stored, described, in_use.soon, behind=in_use.behind)

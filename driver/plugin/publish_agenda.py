@@ -12,11 +12,14 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
+from driver.kube.throttle import TokenBucket
 from driver.plugin.supervise import Wakeup
 
 BURST: Final = 0.1
-"""Seconds between two orders that follow allocations. The first of a burst is followed at once: at
-one allocation a second, waiting costs more fidelity than it saves writes (docs/benchmarks.md)."""
+"""Seconds between two orders that follow allocations of a burst."""
+_AT_ONCE: Final = 4
+"""So many in a row are followed at once, and so many a second for ever. One at a time is the common
+case, and in it waiting costs more fidelity than it saves writes (docs/benchmarks.md)."""
 
 
 class Agenda:
@@ -28,7 +31,8 @@ class Agenda:
         self._lock = threading.Lock()
         self._at: float | None = clock()
         self._settles_at: float | None = None
-        self._followed_at = self._at - BURST
+        self._followed_at = self._at
+        self._at_once = TokenBucket(rate=_AT_ONCE, burst=_AT_ONCE, clock=clock)
         self._stored: set[str] = set()
         self._own: set[str] = set()
 
@@ -43,10 +47,11 @@ class Agenda:
         self._wakeup.wake()
 
     def allocated(self) -> None:
-        """Claims took or gave back devices: look at once, but not again and again in a burst."""
+        """Claims take or give back devices: look at once, but not again and again in a burst."""
         with self._lock:
             if self._settles_at is None:
-                self._settles_at = self._followed_at + BURST
+                now = self._at_once.try_take()
+                self._settles_at = self._clock() if now else self._followed_at + BURST
         self._wakeup.wake()
 
     def wrote(self, version: str) -> None:

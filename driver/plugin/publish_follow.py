@@ -26,11 +26,13 @@ class AllocationMetrics(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InUse:
-    """`devices`: held by a claim or by our ledger. `behind`: how many events came at once, 0 where
+    """`live`: what is in use now; `soon`: without what is about to be given back, for the order.
+    `devices`: held by a claim or by our ledger. `behind`: how many events came at once, 0 where
     they are followed one by one.
     """
 
     live: Live
+    soon: Live
     devices: frozenset[DeviceName]
     behind: int = 0
 
@@ -55,20 +57,43 @@ class Follower:
         self._boot_id = boot_id
         self._metrics = metrics
         self._live: Live | None = None
+        self._prepared = frozenset[DeviceName]()
+        self._leaving = frozenset[DeviceName]()
 
     def wait_synced(self, timeout: float) -> bool:
         return not self._choices.follow or self._allocations.wait_synced(timeout)
 
     def look(self, inventory: Inventory, foreign: Collection[Foreign]) -> InUse:
         entries = [e for e in self._entries().values() if e.boot_id == self._boot_id]
-        prepared = {h.device for e in entries for h in e.holdings}
+        prepared = frozenset(h.device for e in entries for h in e.holdings)
         if not self._choices.follow:
-            return InUse(live=NOTHING, devices=frozenset(prepared))
+            return InUse(live=NOTHING, soon=NOTHING, devices=prepared)
         moves, allocated = self._allocations.take()
         behind = len(moves) if self._live is not None and len(moves) > 1 else 0
         self._judge(inventory, moves)
-        self._live = live_state(inventory, allocated, entries, foreign)
-        return InUse(live=self._live, devices=allocated | prepared, behind=behind)
+        self._live = live = live_state(inventory, allocated, entries, foreign)
+        leaving = self._expect(moves, allocated, prepared)
+        return InUse(
+            live=live,
+            soon=without(inventory, live, leaving),
+            devices=allocated | prepared,
+            behind=behind,
+        )
+
+    def _expect(
+        self,
+        moves: Collection[Moved],
+        allocated: frozenset[DeviceName],
+        prepared: frozenset[DeviceName],
+    ) -> frozenset[DeviceName]:
+        """Devices that the kubelet has given back: their claims follow within moments, when the pod
+        is gone from the API. An order that waits for that comes too late for the next pod.
+        """
+        gone = self._leaving | (self._prepared - prepared)
+        released = {device for each in moves for device in each.released}
+        self._prepared = prepared
+        self._leaving = gone & (allocated - prepared - released)
+        return self._leaving
 
     def _judge(self, inventory: Inventory, moves: Collection[Moved]) -> None:
         """Each allocation in the state just before it, as the server's order of events has it."""

@@ -15,12 +15,11 @@ from driver.ports.kube import JsonObject, Reflector
 
 
 class StoredSlices:
-    """For one thread. `decoded` counts how often a whole slice had to be read."""
+    """`read` is for one thread, and not while something is written."""
 
     def __init__(self, reflector: Reflector) -> None:
         self._reflector = reflector
         self._known: dict[tuple[str, str], StoredSlice] = {}
-        self.decoded = 0
 
     def wait_synced(self, timeout: float) -> bool:
         return self._reflector.wait_synced(timeout)
@@ -30,7 +29,7 @@ class StoredSlices:
         found = {}
         for obj in self._reflector.snapshot():
             key = _version(obj)
-            found[key] = self._known.get(key) or self._decode(obj)
+            found[key] = self._known.get(key) or decode_stored(obj)
         self._known = found
         return list(found.values())
 
@@ -39,10 +38,6 @@ class StoredSlices:
         if answer["spec"] == sent["spec"]:
             self._known[_version(answer)] = decode_stored(answer, content=wanted)
         self._reflector.observe(answer)
-
-    def _decode(self, obj: JsonObject) -> StoredSlice:
-        self.decoded += 1
-        return decode_stored(obj)
 
 
 def _version(obj: JsonObject) -> tuple[str, str]:

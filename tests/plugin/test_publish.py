@@ -135,18 +135,20 @@ def test_a_foreign_instance_taints_what_it_overlaps_and_nothing_else(make: Make)
     assert bench.tainted() == {}
 
 
-def prepared_on_gpu_1(boot: str) -> dict[ClaimUID, Entry]:
-    """What the ledger holds of a claim that is gone from the API."""
+def prepared(claim: str, number: int, start: int, boot: str = "boot-1") -> dict[ClaimUID, Entry]:
+    """What the ledger holds of a claim for a 3g.40gb."""
     holding = Holding(
         request="r",
         pool=PoolName(POOL),
-        device=DeviceName(partition(1, "3g.40gb", 4)),
-        gpu=gpu(1).uuid,
+        device=DeviceName(partition(number, "3g.40gb", start)),
+        gpu=gpu(number).uuid,
         cdi_id=CdiId("c"),
-        slot=Slot(profile="3g.40gb", start=4, size=4, ours=True),
+        slot=Slot(profile="3g.40gb", start=start, size=4, ours=True),
     )
-    entry = Entry(uid=ClaimUID("u"), namespace="n", name="c", boot_id=boot, holdings=(holding,))
-    return {entry.uid: entry}
+    uid = ClaimUID(f"uid-{claim}")
+    return {
+        uid: Entry(uid=uid, namespace="n", name=claim, boot_id=boot, holdings=(holding,)),
+    }
 
 
 @pytest.mark.parametrize(("boot", "first"), [("boot-1", 1), ("boot-0", 0)])
@@ -154,9 +156,26 @@ def test_what_still_runs_here_takes_its_slots_but_not_what_ran_before_the_boot(
     make: Make, boot: str, first: int
 ) -> None:
     bench = make(mig_gpu(0), mig_gpu(1))
-    bench.entries = prepared_on_gpu_1(boot)
+    # Its claim is gone from the API.
+    bench.entries = prepared("c", 1, 4, boot)
     bench.look()
     assert bench.order("1g.10gb")[0].startswith(device(first))
+
+
+def test_the_order_expects_the_end_of_claims_that_the_kubelet_has_given_back(make: Make) -> None:
+    bench = make(mig_gpu(0), mig_gpu(1))
+    bench.allocate("3g.40gb", "3g.40gb", "1g.10gb")
+    bench.entries = prepared("c0", 0, 4) | prepared("c1", 0, 0)
+    bench.look()
+    assert bench.order("2g.20gb")[0].startswith(device(0))
+    bench.entries = {}
+    bench.look()
+    assert bench.order("2g.20gb")[0].startswith(device(1))
+    bench.writes()
+    bench.release("c0", "c1")
+    bench.look()
+    assert bench.writes() == 0
+    assert bench.allocate("2g.20gb")[0].startswith(device(1))
 
 
 def test_a_lost_gpu_takes_its_devices_along_but_for_those_in_use(make: Make) -> None:

@@ -103,20 +103,30 @@ def test_what_somebody_else_did_is_a_cause_beside_our_own_write(
     assert rounds.next() == 0
 
 
-def test_the_first_allocation_is_looked_at_at_once_and_a_burst_together(rounds: Rounds) -> None:
-    rounds.agenda.allocated()
-    assert rounds.next() == 0
-    rounds.agenda.looked(600.0)
-    for _ in range(20):
+def follow(rounds: Rounds, count: int) -> list[float]:
+    """Seconds until each of so many allocations in a row is looked at."""
+    found = []
+    for _ in range(count):
         rounds.agenda.allocated()
-    assert rounds.next() == BURST
-    rounds.agenda.looked(600.0)
-    assert rounds.next() == 600.0
+        rounds.agenda.allocated()
+        found.append(rounds.next())
+        rounds.agenda.looked(None)
+    return found
+
+
+def test_some_allocations_in_a_row_are_looked_at_at_once_and_then_together(rounds: Rounds) -> None:
+    assert follow(rounds, 7) == [0, 0, 0, 0, BURST, BURST, BURST]
+    assert rounds.nothing_comes()
+
+
+def test_after_a_quiet_time_they_are_looked_at_at_once_again(rounds: Rounds) -> None:
+    follow(rounds, 7)
+    rounds.clock.now += 1
+    assert follow(rounds, 5) == [0, 0, 0, 0, BURST]
 
 
 def test_a_change_in_a_burst_is_not_held_up_and_takes_the_burst_along(rounds: Rounds) -> None:
-    rounds.agenda.allocated()
-    rounds.next()
+    follow(rounds, 4)
     rounds.agenda.allocated()
     rounds.agenda.changed()
     assert rounds.next() == 0
