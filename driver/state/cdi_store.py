@@ -11,19 +11,22 @@ Must not know what a specification says.
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from driver.core.cdi import JsonValue
-from driver.core.errors import ConfigError
+from driver.core.errors import ConfigError, StateError
 from driver.core.ids import ClaimUID
 from driver.core.names import CDI_CLASS, CDI_VENDOR, cdi_file
 from driver.state.atomic import AtomicFolder, Files
 from driver.state.failures import state_error
 from driver.state.folders import make_folder
 from driver.state.uids import checked, is_safe
+
+log = logging.getLogger(__name__)
 
 _PREFIX: Final = f"{CDI_VENDOR}-{CDI_CLASS}_"
 _SUFFIX: Final = ".json"
@@ -36,22 +39,23 @@ class CdiDir:
     """Implements `driver.ports.state.CdiStore`. Safe for several threads."""
 
     def __init__(self, path: Path, *, create: bool = True, files: Files | None = None) -> None:
+        """Never fails for a folder that cannot be written now: what is there can still be served
+        and taken back, and each new file says what is wrong.
+        """
         self._path = path
         self._create = create
-        if create:
-            make_folder(path, mode=_FOLDER_MODE)
-        elif not path.is_dir():
+        if not create and not path.is_dir():
             raise ConfigError(
                 f"cdi_dir {path} is not a folder; set it to one that the container runtime reads"
                 " (containerd: cdi_spec_dirs), and mount it into the pod"
             )
-        if not os.access(path, os.W_OK | os.X_OK):
-            raise ConfigError(
-                f"cdi_dir {path} is not writable; the pod needs the hostPath volume without"
-                " readOnly, and must run as root"
-            )
         self._folder = AtomicFolder(path, durable=False, mode=_FILE_MODE, files=files)
-        self._folder.sweep()
+        try:
+            if create:
+                make_folder(path, mode=_FOLDER_MODE)
+            self._folder.sweep()
+        except StateError as error:
+            log.warning("no claim can be prepared until the CDI folder is well: %s", error)
 
     def ensure(self, uid: ClaimUID, spec: Mapping[str, JsonValue]) -> bool:
         """Make the file equal to `spec`; whether it had to be written."""
@@ -67,7 +71,8 @@ class CdiDir:
 
     def remove(self, uid: ClaimUID) -> None:
         name = cdi_file(checked(uid))
-        if self._path.is_dir():
+        # A read-only folder refuses to remove what is not there, too.
+        if os.path.lexists(self._path / name):
             self._folder.remove(name)
 
     def claims(self) -> frozenset[ClaimUID]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -129,7 +130,7 @@ CUT = mig_snapshot(
 FOREIGN = (Foreign(gpu=gpu(0).uuid, instance=1, slots=1),)
 
 
-def entry_at(start: int) -> Entry:
+def entry_at(start: int, *, boot: str = "boot-1") -> Entry:
     """A claim that holds one slot of GPU 0."""
     holding = Holding(
         request="r",
@@ -139,7 +140,7 @@ def entry_at(start: int) -> Entry:
         cdi_id=CdiId("c"),
         slot=Slot(profile="1g.10gb", start=start, size=1, ours=True),
     )
-    return Entry(uid=ClaimUID("a"), namespace="ns", name="a", boot_id="boot-1", holdings=(holding,))
+    return Entry(uid=ClaimUID("a"), namespace="ns", name="a", boot_id=boot, holdings=(holding,))
 
 
 @pytest.mark.parametrize(
@@ -148,10 +149,18 @@ def entry_at(start: int) -> Entry:
         ([], [], FOREIGN),
         ([entry_at(1)], [entry_at(1)], FOREIGN),
         ([entry_at(0)], [entry_at(0)], ()),
+        ([entry_at(0, boot="boot-0")], [entry_at(0, boot="boot-0")], FOREIGN),
         ([], [entry_at(0)], ()),
         ([entry_at(0)], [], ()),
     ],
-    ids=["nobody's", "another place", "ours", "made meanwhile", "destroyed meanwhile"],
+    ids=[
+        "nobody's",
+        "another place",
+        "ours",
+        "an earlier boot's",
+        "made meanwhile",
+        "destroyed meanwhile",
+    ],
 )
 def test_an_instance_is_foreign_if_no_claim_explains_it_while_it_is_read(
     before: list[Entry], after: list[Entry], foreign: tuple[Foreign, ...]
@@ -194,3 +203,52 @@ def test_a_choice_that_does_not_fit_the_hardware_is_refused() -> None:
     assert len(refused) == 1
     assert "1g.5gb" in refused[0]
     assert seen.reports[-1] == refused[0]
+
+
+@dataclass
+class Idling(Library):
+    """Says how long nobody asked for anything, and when it is let go of ends the loop."""
+
+    pauses: list[float] = field(default_factory=list)
+    on_close: Callable[[], None] = lambda: None
+
+    def close_idle(self, seconds: float) -> float:
+        rest = self.pauses.pop(0)
+        if not rest:
+            self.on_close()
+        return rest or seconds
+
+
+@pytest.mark.parametrize(("idle", "asked"), [(0.0, 0), (5.0, 3)], ids=["never", "after 5 s"])
+def test_nvml_is_let_go_of_between_looks_when_nobody_asks_for_it(idle: float, asked: int) -> None:
+    made, hardware, _, _ = discovery(snapshot(1))
+    stop, wakeup = threading.Event(), Wakeup()
+    library = Idling([snapshot(1)], pauses=[0.01, 0.01, 0])
+
+    def end() -> None:
+        stop.set()
+        wakeup.wake()
+
+    library.on_close = end
+    made._library, made._wakeup, made._idle = library, wakeup, idle
+    if not idle:
+        hardware.subscribe(end)
+    made.run(stop)
+    assert 3 - len(library.pauses) == asked
+    assert library.closed == 1
+
+
+def test_who_mended_the_ledger_is_not_kept_waiting_for_the_next_look() -> None:
+    made, *_ = discovery(CUT)
+    stop, looks = threading.Event(), []
+
+    def look() -> float:
+        looks.append(1)
+        if len(looks) > 1:
+            stop.set()
+        made.again()
+        return 3600.0
+
+    made.look = look  # type: ignore[method-assign]
+    made.run(stop)
+    assert len(looks) == 2

@@ -1,11 +1,13 @@
+import errno
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 
-from driver.core.cdi import DeviceNode, DriverFiles, Mount, build_spec
+from driver.core.cdi import DeviceNode, DriverFiles, Mount, build_spec, read_devices
 from driver.core.errors import ConfigError, StateError
 from driver.core.ids import ClaimUID
 from driver.core.names import cdi_file
@@ -99,3 +101,37 @@ def test_a_spec_that_cannot_be_read_is_an_error(tmp_path):
     (tmp_path / cdi_file(UID)).mkdir()
     with pytest.raises(StateError, match="a folder is in the way"):
         CdiDir(tmp_path).ensure(UID, spec())
+
+
+def test_a_folder_that_cannot_be_used_stops_no_start_and_is_used_when_it_can(tmp_path, caplog):
+    place = tmp_path / "cdi"
+    place.write_text("")
+    store = CdiDir(place)
+    assert f"cannot make the folder {place}" in caplog.text
+    assert store.claims() == frozenset()
+    store.remove(UID)
+    with pytest.raises(StateError, match=f"{place}/.*something on the path is not a folder"):
+        store.ensure(UID, spec())
+    place.unlink()
+    assert store.ensure(UID, spec())
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EIO])
+def test_a_disk_that_fails_is_told_with_the_file_and_the_next_step(tmp_path, code):
+    broken = ScriptedFiles(fail_at=0, error=OSError(code, os.strerror(code)))
+    store = CdiDir(tmp_path, files=broken)
+    assert store.ensure(UID, spec())
+    broken.fail_at, broken.error = len(broken.calls), OSError(code, os.strerror(code))
+    with pytest.raises(StateError, match=rf"cannot remove {tmp_path}/{cdi_file(UID)}: .*; "):
+        store.remove(UID)
+    assert store.read(UID) == spec()
+
+
+def test_a_file_is_read_back_and_what_is_no_json_is_nothing(tmp_path):
+    store = CdiDir(tmp_path)
+    assert store.read(UID) is None
+    store.ensure(UID, spec())
+    assert store.read(UID) == spec()
+    assert read_devices(store.read(UID), UID) == {h.device: h.uuid for h in ONE.holdings}
+    (tmp_path / cdi_file(UID)).write_text('{"cdiVersion": ')
+    assert store.read(UID) is None

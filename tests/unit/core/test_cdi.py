@@ -8,7 +8,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from driver.core.cdi import DeviceNode, DriverFiles, Mount, build_spec
+from driver.core.cdi import DeviceNode, DriverFiles, Mount, build_spec, read_devices
 from driver.core.ids import ClaimUID, DeviceName
 from driver.core.ledger import Entry, Holding
 from driver.core.names import cdi_id
@@ -143,3 +143,45 @@ def test_the_variables_keep_the_order_of_the_claim():
 def test_the_same_entry_gives_the_same_bytes():
     once, again = (json.dumps(spec_of(holding(1), holding(2))) for _ in "ab")
     assert once == again
+
+
+def test_the_devices_of_a_spec_are_read_back_with_their_uuids():
+    spec = spec_of(holding(1), holding(2, "gpu-00000002-mig-1g10gb-nome-n3"))
+    assert read_devices(json.loads(json.dumps(spec)), ClaimUID("0b5e")) == {
+        "gpu-00000001": uuid(1),
+        "gpu-00000002-mig-1g10gb-nome-n3": uuid(2),
+    }
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda _: None,
+        lambda _: [],
+        lambda spec: spec | {"kind": "nvidia.com/gpu"},
+        lambda spec: spec | {"devices": []},
+        lambda spec: spec | {"devices": {}},
+        lambda spec: spec | {"devices": [*spec["devices"], 1]},
+        lambda spec: spec | {"devices": [{"name": "0b5e-gpu-00000001"}]},
+        lambda spec: spec | {"devices": [spec["devices"][0] | {"name": "gpu-00000001"}]},
+        lambda spec: spec | {"devices": [spec["devices"][0] | {"name": "0b5e-gpu-00000002"}]},
+        lambda spec: (
+            spec
+            | {"devices": [{"name": "0b5e-g", "containerEdits": {"env": ["TESSERA_DEVICE_G="]}}]}
+        ),
+    ],
+    ids=[
+        "nothing",
+        "a list",
+        "another kind",
+        "no device",
+        "devices that are no list",
+        "a device that is none",
+        "a device without edits",
+        "a name without the claim",
+        "another device's UUID",
+        "an empty UUID",
+    ],
+)
+def test_what_is_no_spec_of_this_claim_gives_no_devices(change):
+    assert read_devices(change(dict(spec_of(holding(1)))), ClaimUID("0b5e")) is None
