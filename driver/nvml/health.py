@@ -31,6 +31,9 @@ from driver.ports.health import Alarm, Sink
 HANGS: Final = "nvml-hangs"
 RELEASED: Final = "nvml-released"
 
+_SLOW: Final = 6
+"""Of so many looks, one reads everything."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Around:
@@ -90,19 +93,25 @@ class NvmlPoll:
         self._alarm.wake()
 
     def run(self, stop: threading.Event) -> None:
+        """What changes slowly is read less often, and at once when something has changed."""
+        slow_due = 0.0
+        woken = False
         while not stop.is_set():
-            for signal in self.look():
+            whole = woken or time.monotonic() >= slow_due
+            if whole:
+                slow_due = time.monotonic() + _SLOW * self._period
+            for signal in self.look(whole=whole):
                 self._sink(signal)
-            self._alarm.wait(self._period)
+            woken = self._alarm.wait(self._period)
 
-    def look(self) -> list[Signal]:
-        """One look at everything. For one thread."""
+    def look(self, *, whole: bool = True) -> list[Signal]:
+        """One look at all GPUs. For one thread."""
         progress = _Progress()
         skip = frozenset(self._watchdog.hanging)
         known = dict(self._around.known())
         try:
             got = self._watchdog.call(
-                lambda: self._read(progress, known, skip), name=lambda: progress.gpu
+                lambda: self._read(progress, known, skip, whole=whole), name=lambda: progress.gpu
             )
         except NvmlError as error:
             self._answering = frozenset()
@@ -155,7 +164,12 @@ class NvmlPoll:
     # -- in a thread that may be given up: reads, and changes nothing but its own progress
 
     def _read(
-        self, progress: _Progress, known: Mapping[GpuUuid, PciAddress], skip: frozenset[str]
+        self,
+        progress: _Progress,
+        known: Mapping[GpuUuid, PciAddress],
+        skip: frozenset[str],
+        *,
+        whole: bool,
     ) -> NodeReadings:
         with self._session.inside():
             branch = int(str(call("nvmlSystemGetDriverVersion")).split(".")[0])
@@ -165,7 +179,7 @@ class NvmlPoll:
         for gpu in sorted(places):
             if gpu not in skip:
                 progress.gpu = gpu
-                gpus[gpu] = self._read_one(gpu, handles)
+                gpus[gpu] = self._read_one(gpu, handles, whole=whole)
         uncounted = [each for each in self._around.bus() if each not in places.values()]
         return NodeReadings(
             at=self._clock(),
@@ -175,13 +189,16 @@ class NvmlPoll:
             uncounted=tuple(uncounted),
         )
 
-    def _read_one(self, gpu: GpuUuid, handles: Mapping[GpuUuid, Any]) -> GpuReadings | Failed:
+    def _read_one(
+        self, gpu: GpuUuid, handles: Mapping[GpuUuid, Any], *, whole: bool
+    ) -> GpuReadings | Failed:
         try:
             with self._session.inside():
                 handle = handles.get(gpu)
                 if handle is None:
                     handle = call("nvmlDeviceGetHandleByUUID", gpu, gpu=gpu)
-                return read_gpu(handle, gpu, at=self._clock(), held=self._around.held(gpu))
+                held = self._around.held(gpu)
+                return read_gpu(handle, gpu, at=self._clock(), held=held, whole=whole)
         except (DriverNotLoaded, Released):
             raise
         except NvmlError as error:

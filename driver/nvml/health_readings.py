@@ -58,10 +58,14 @@ def failed(error: NvmlError) -> Failed:
     return Failed(trouble=_TROUBLES.get(error.code, Trouble.OTHER), text=str(error))
 
 
-def read_gpu(handle: Any, gpu: GpuUuid, *, at: float, held: bool) -> GpuReadings:
-    """GpuLost, DriverNotLoaded: nothing can be read of it."""
+def read_gpu(
+    handle: Any, gpu: GpuUuid, *, at: float, held: bool, whole: bool = True
+) -> GpuReadings:
+    """GpuLost, DriverNotLoaded: nothing can be read of it. Without `whole`, what changes slowly is
+    left out, as if the board did not have it.
+    """
 
-    def take(read: Callable[[Any, GpuUuid], T | None]) -> Reading[T]:
+    def now(read: Callable[[Any, GpuUuid], T | None]) -> Reading[T]:
         try:
             return read(handle, gpu)
         except (DriverNotLoaded, GpuLost):
@@ -69,28 +73,31 @@ def read_gpu(handle: Any, gpu: GpuUuid, *, at: float, held: bool) -> GpuReadings
         except NvmlError as error:
             return failed(error)
 
-    mig = take(_mode)
+    def slow(read: Callable[[Any, GpuUuid], T | None]) -> Reading[T]:
+        return now(read) if whole else None
+
+    mig = now(_mode)
     partitioned = isinstance(mig, ModePair) and mig.current
     return GpuReadings(
         gpu=gpu,
         at=at,
         held=held,
-        recovery=take(lambda h, g: _field(h, _RECOVERY_ACTION, g)),
-        uncorrected=take(_uncorrected),
-        sram_threshold=take(_sram),
-        rows=take(_rows),
-        pages=take(_pages),
-        repairs=take(_repairs),
-        unrepairable=take(_unrepairable),
-        inforom_well=take(_inforom),
-        links=take(_links),
-        link_errors=take(_link_errors),
-        fabric=take(read_fabric),
-        clocks=take(_clocks),
-        pcie=take(_pcie),
-        load=take(_load),
+        recovery=now(lambda h, g: _field(h, _RECOVERY_ACTION, g)),
+        uncorrected=slow(_uncorrected),
+        sram_threshold=slow(_sram),
+        rows=slow(_rows),
+        pages=slow(_pages),
+        repairs=slow(_repairs),
+        unrepairable=slow(_unrepairable),
+        inforom_well=slow(_inforom),
+        links=now(_links),
+        link_errors=slow(_link_errors),
+        fabric=now(read_fabric),
+        clocks=now(_clocks),
+        pcie=slow(_pcie),
+        load=slow(_load),
         mig=mig,
-        memory=None if held or partitioned else take(_memory),
+        memory=None if held or partitioned else slow(_memory),
     )
 
 

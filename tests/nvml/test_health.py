@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 import time
 
 import pytest
 
-from driver.core.health.signals import Need
+from driver.core.health.signals import Fault, Need, Signal
 from driver.core.ids import GpuUuid
 from driver.core.snapshot import PciAddress
+from driver.nvml.health import Around, NvmlPoll
+from driver.plugin.supervise import Wakeup
 from hack.simnvml.kit import Machine
-from tests.nvml.monitor import Monitor
+from tests.nvml.monitor import Monitor, Seen
 
 NOT_ON_MIG = {"row-remap-failure", "row-remap-pending", "nvlink-down"}
 
@@ -365,3 +368,41 @@ def test_m7_a_release_can_be_ended_early(make_node) -> None:
     assert monitor.look().unknown() == {"nvml-released"}
     monitor.node.library.resume()
     assert "nvml-released" in monitor.look().well()
+
+
+# -- as it runs
+
+
+def test_it_looks_at_once_then_by_its_period_and_ends_when_it_is_told_to(make_node) -> None:
+    node = make_node("h100x2")
+    said: queue.Queue[Signal] = queue.Queue()
+    alarm, stop = Wakeup(), threading.Event()
+    poll = NvmlPoll(
+        node.library,
+        around=Around(known=dict, bus=tuple, held=lambda _: True),
+        sink=said.put,
+        alarm=alarm,
+        period=60,
+    )
+    thread = threading.Thread(target=poll.run, args=(stop,), daemon=True)
+    thread.start()
+    said.get(timeout=5)
+    node.machine.gpu(0).set(recovery_action=1)
+    poll.look_soon()
+    deadline = time.monotonic() + 5
+    while not isinstance(got := said.get(timeout=5), Fault):
+        assert time.monotonic() < deadline
+    assert got.name == "recovery-action"
+    stop.set()
+    alarm.wake()
+    thread.join(5)
+    assert not thread.is_alive()
+
+
+def test_what_changes_slowly_is_left_out_of_a_small_look(monitor) -> None:
+    gpu = monitor.node.machine.gpu(0)
+    gpu.set(recovery_action=1, remap_failed=1)
+    small = Seen(monitor.poll.look(whole=False))
+    assert small.faults(gpu.uuid) == {"recovery-action": Need.RESET}
+    assert "row-remap-failure" not in small.well(gpu.uuid) | small.unknown(gpu.uuid)
+    assert monitor.look().faults(gpu.uuid).keys() == {"recovery-action", "row-remap-failure"}
