@@ -259,6 +259,18 @@ def test_the_plugin_outlasts_a_call_of_the_kubelet_at_its_end(chart) -> None:
     assert chart().pod()["terminationGracePeriodSeconds"] > 45
 
 
+def test_the_next_plugin_of_a_node_serves_before_the_last_one_goes(chart) -> None:
+    """Two pods on one node: sockets are named by pod UID, and no port of the node is taken."""
+    made = chart()
+    assert made.one("DaemonSet")["spec"]["updateStrategy"] == {
+        "type": "RollingUpdate",
+        "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0},
+    }
+    assert "hostNetwork" not in made.pod()
+    assert not any("hostPort" in port for port in made.container()["ports"])
+    assert environment(made.container())["TESSERA_POD_UID"] == "0f3c9a52-pod"
+
+
 def test_the_plugin_stays_on_nodes_that_are_being_emptied(chart) -> None:
     assert {"effect": "NoExecute", "operator": "Exists"} in chart().pod()["tolerations"]
 

@@ -72,6 +72,14 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         {"plugin": {"terminationGracePeriodSeconds": 0}},
         "/plugin/terminationGracePeriodSeconds",
     ),
+    "no such strategy": (
+        {"plugin": {"updateStrategy": {"type": "Recreate"}}},
+        "/plugin/updateStrategy/type",
+    ),
+    "an amount in words": (
+        {"plugin": {"updateStrategy": {"rollingUpdate": {"maxSurge": "one"}}}},
+        "/plugin/updateStrategy/rollingUpdate/maxSurge",
+    ),
 }
 
 
