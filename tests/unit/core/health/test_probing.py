@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, strategies as st
 
 from driver.core.geometry import Placement
 from driver.core.health.probe import Passed, ProbeTarget, Unresponsive
 from driver.core.health.probing import (
-    Last,
+    NotNow,
     Policy,
-    after,
+    Round,
     choose,
     next_due,
-    proves_gpu,
-    targets,
+    proof,
+    round_of,
+    routine,
 )
-from driver.core.health.signals import NODE, ProbePassed, Scope
+from driver.core.health.signals import ProbePassed, Scope
 from driver.core.ids import GpuUuid
 from driver.core.snapshot import ComputeFacts, GpuFacts, InstanceFacts, MigState, PciAddress
 
-POLICY = Policy(parallel=2, retry=5, retry_most=60)
+NOW = 1000.0
+A = Scope(gpu=GpuUuid("A"))
 
 
 def gpu(name="A", *, enabled=False, instances=()) -> GpuFacts:
@@ -56,163 +60,132 @@ CUT = gpu(enabled=True, instances=[instance(1, (0, "m1")), instance(2, (0, "m2")
 
 
 @pytest.mark.parametrize(
-    ("facts", "held", "possible", "not_now"),
+    ("scope", "facts", "held", "expected"),
     [
-        (gpu(), (), [whole("A")], []),
-        (gpu(), ("A",), [], [("A", None, "probe-busy")]),
-        (gpu(), ("other",), [whole("A")], []),
-        (gpu(enabled=True), (), [], [("A", None, "probe-no-instance")]),
-        (
-            gpu(enabled=True, instances=[instance(3)]),
-            (),
-            [],
-            [("A", None, "probe-no-instance")],
-        ),
-        (CUT, (), [part("A", 1, "m1"), part("A", 2, "m2"), part("A", 2, "m3", 1)], []),
-        (
-            CUT,
-            ("m1", "m3"),
-            [part("A", 2, "m2")],
-            [("A", 1, "probe-busy"), ("A", 2, "probe-busy")],
-        ),
-        (CUT, ("m1", "m2", "m3"), [], [("A", gi, "probe-busy") for gi in (1, 2, 2)]),
+        (A, gpu(), (), [whole("A")]),
+        (A, gpu(), ("other",), [whole("A")]),
+        (A, gpu(), ("A",), "probe-busy"),
+        (A, None, (), "probe-no-device"),
+        (A, gpu(enabled=True), (), "probe-no-instance"),
+        (A, gpu(enabled=True, instances=[instance(3)]), (), "probe-no-instance"),
+        (A, CUT, (), [part("A", 1, "m1"), part("A", 2, "m2"), part("A", 2, "m3", 1)]),
+        (A, CUT, ("m1", "m3"), [part("A", 2, "m2")]),
+        (A, CUT, ("m1", "m2", "m3"), "probe-busy"),
+        (replace(A, gi=1), CUT, (), [part("A", 1, "m1")]),
+        (replace(A, gi=1, ci=0), CUT, (), [part("A", 1, "m1")]),
+        (replace(A, gi=2), CUT, (), [part("A", 2, "m2"), part("A", 2, "m3", 1)]),
+        (replace(A, gi=2, ci=1), CUT, ("m1",), [part("A", 2, "m3", 1)]),
+        (replace(A, gi=1), CUT, ("m1",), "probe-busy"),
+        (replace(A, gi=5), CUT, (), "probe-no-device"),
+        (replace(A, gi=1), gpu(), (), "probe-no-device"),
     ],
 )
-def test_what_nobody_holds_can_be_probed(facts, held, possible, not_now) -> None:
-    found, rest = targets(facts, held=held)
-    assert list(found) == possible
-    assert [(each.scope.gpu, each.scope.gi, each.name) for each in rest] == not_now
+def test_what_nobody_holds_can_be_probed(scope, facts, held, expected) -> None:
+    found = round_of(scope, facts, held=held, now=NOW)
+    if isinstance(found, NotNow):
+        assert (found.name, found.scope) == (expected, scope)
+        assert found.detail
+    else:
+        assert found == Round(scope=scope, started=NOW, targets=tuple(expected))
 
 
-def test_a_gpu_in_mig_mode_has_proved_itself_when_all_of_its_parts_have() -> None:
-    assert proves_gpu(CUT, {"m1", "m2"}, at=5.0) is None
-    proof = ProbePassed(scope=Scope(gpu=GpuUuid("A")), at=5.0)
-    assert proves_gpu(CUT, {"m1", "m2", "m3"}, at=5.0) == proof
-    assert proves_gpu(gpu(enabled=True), set(), at=5.0) is None
-    assert proves_gpu(gpu(), {"A"}, at=5.0) is None  # its own probe says so itself
+def test_a_round_proves_its_scope_when_all_of_it_passed() -> None:
+    done = round_of(A, CUT, held=("m1",), now=NOW)
+    assert isinstance(done, Round)
+    good, bad = Passed(seconds=1), Unresponsive(seconds=30, ended=True)
+    assert proof(done, [good, good]) == ProbePassed(scope=A, at=NOW)
+    assert proof(done, [good, bad]) is None
+    assert proof(done, [good]) is None
 
 
-def starts(possible, *, wanted=None, running=(), last=None, policy=POLICY, now=1000.0):
-    chosen = choose(
-        possible,
-        wanted=wanted or {},
+FOUR = {GpuUuid(name): gpu(name) for name in "ABCD"}
+
+
+def begun(due, *, gpus=FOUR, held=(), running=(), parallel=2):
+    rounds, waiting = choose(
+        {Scope(gpu=GpuUuid(name)): at for name, at in due.items()},
+        gpus,
+        held=held,
         running=running,
-        last=last or {},
-        policy=policy,
-        now=now,
+        policy=Policy(parallel=parallel),
+        now=NOW,
     )
-    return [target.uuid for target in chosen]
-
-
-def test_nothing_is_probed_that_nobody_asked_for_unless_a_period_is_set() -> None:
-    possible = [whole("A"), whole("B")]
-    assert starts(possible) == []
-    assert next_due(possible, wanted={}, last={}, policy=POLICY) is None
-    daily = Policy(period=100)
-    last = {"A": Last(started=950, misses=0)}
-    assert starts(possible, policy=daily, last=last) == ["B"]
-    assert starts(possible, policy=daily, last=last, now=1050) == ["B", "A"]
-    assert next_due([whole("A")], wanted={}, last=last, policy=daily) == 1050
+    return [each.scope.gpu for each in rounds], [each.scope.gpu for each in waiting]
 
 
 @pytest.mark.parametrize(
-    ("asked", "expected"),
+    ("due", "situation", "started", "waiting"),
     [
-        (NODE, ["m1", "B"]),
-        (Scope(gpu=GpuUuid("A")), ["m1"]),
-        (Scope(gpu=GpuUuid("A"), gi=2), ["m2"]),
-        (Scope(gpu=GpuUuid("A"), gi=2, ci=1), ["m3"]),
-        (Scope(gpu=GpuUuid("B")), ["B"]),
-        (Scope(gpu=GpuUuid("C")), []),
+        ({}, {}, [], []),
+        ({"A": NOW + 1}, {}, [], []),
+        ({"B": 5, "A": 5, "C": 5}, {}, ["A", "B"], []),
+        ({"A": 9, "B": 8, "C": -1e9}, {}, ["C", "B"], []),
+        ({"A": 5, "B": 5}, {"running": ["A"]}, ["B"], []),
+        ({"C": 5}, {"running": ["A", "B"]}, [], []),
+        ({"A": 5, "B": 6, "C": 7}, {"held": ["A"]}, ["B", "C"], ["A"]),
+        ({"A": 5, "B": 6}, {"held": ["A"], "parallel": 1, "running": ["C"]}, [], ["A"]),
+        ({"A": 5, "Z": 6}, {}, ["A"], ["Z"]),
     ],
 )
-def test_a_wish_is_for_all_that_lies_in_its_scope_and_one_at_a_time_on_a_gpu(
-    asked, expected
+def test_the_longest_due_goes_first_and_what_cannot_takes_no_place(
+    due, situation, started, waiting
 ) -> None:
-    possible = [*targets(CUT, held=())[0], whole("B")]
-    assert sorted(starts(possible, wanted={asked: 0.0})) == sorted(expected)
+    assert begun(due, **situation) == (started, waiting)
 
 
-def test_running_probes_take_their_gpu_and_their_place() -> None:
-    possible = [whole(name) for name in "ABCD"]
-    wish = {NODE: 0.0}
-    assert starts(possible, wanted=wish) == ["A", "B"]
-    assert starts(possible, wanted=wish, running=[whole("A")]) == ["B"]
-    assert starts(possible, wanted=wish, running=[whole("A"), whole("B")]) == []
+def test_two_wishes_about_one_gpu_take_turns() -> None:
+    due = {replace(A, gi=2): 1.0, replace(A, gi=1): 2.0}
+    policy = Policy(parallel=4)
+    gpus = {GpuUuid("A"): CUT}
+    (first,), _ = choose(due, gpus, held=(), running=(), policy=policy, now=NOW)
+    assert first.scope.gi == 2
+    assert choose(due, gpus, held=(), running={GpuUuid("A")}, policy=policy, now=NOW) == ((), ())
 
 
-def test_what_is_asked_for_goes_before_routine_and_the_longest_wait_first() -> None:
-    policy = Policy(parallel=1, period=10)
-    possible = [whole("A"), whole("B"), whole("C")]
-    last = {
-        "A": Last(started=100, misses=0),
-        "B": Last(started=500, misses=0),
-        "C": Last(started=400, misses=0),
-    }
-    wish = {Scope(gpu=GpuUuid("B")): 600.0, Scope(gpu=GpuUuid("C")): 600.0}
-    assert starts(possible, wanted=wish, last=last, policy=policy) == ["C"]
-    assert starts(possible, last=last, policy=policy) == ["A"]
+def test_nothing_is_routine_unless_a_period_is_set() -> None:
+    uuids = [GpuUuid("A"), GpuUuid("B")]
+    last = {GpuUuid("A"): 950.0}
+    assert routine(uuids, last=last, policy=Policy(), since=NOW) == {}
+    due = routine(uuids, last=last, policy=Policy(period=100), since=NOW)
+    assert due == {A: 1050.0, Scope(gpu=GpuUuid("B")): 1100.0}
+    assert next_due(due, now=NOW) == 1050.0
+    assert next_due(due, now=1050.0) == 1100.0  # what is due by now waits for an event
+    assert next_due({}, now=NOW) is None
 
 
-def test_a_pass_fulfils_the_wishes_from_before_it_started() -> None:
-    possible, wish = [whole("A")], {Scope(gpu=GpuUuid("A")): 900.0}
-    last = after(None, Passed(seconds=1), started=899.0)
-    assert starts(possible, wanted=wish, last={"A": last}) == ["A"]
-    last = after(last, Passed(seconds=1), started=900.0)
-    assert starts(possible, wanted=wish, last={"A": last}) == []
-    assert next_due(possible, wanted=wish, last={"A": last}, policy=POLICY) is None
-
-
-def test_what_does_not_pass_is_tried_again_ever_later_but_a_new_wish_is_served_soon() -> None:
-    possible, wish = [whole("A")], {Scope(gpu=GpuUuid("A")): 0.0}
-    now, last, pauses = 0.0, None, []
-    for _ in range(6):
-        last = after(last, Unresponsive(seconds=1, ended=True), started=now)
-        due = next_due(possible, wanted=wish, last={"A": last}, policy=POLICY)
-        assert due is not None
-        assert starts(possible, wanted=wish, last={"A": last}, now=due - 0.1) == []
-        assert starts(possible, wanted=wish, last={"A": last}, now=due) == ["A"]
-        pauses.append(due - now)
-        now = due
-    assert pauses == [5, 10, 20, 40, 60, 60]
-    assert last is not None
-    newer = {Scope(gpu=GpuUuid("A")): now + 1}
-    assert (
-        next_due(possible, wanted=newer, last={"A": last}, policy=POLICY) == last.started + 60 + 1
-    )
-    storm = {Scope(gpu=GpuUuid("A")): last.started + 1}
-    assert next_due(possible, wanted=storm, last={"A": last}, policy=POLICY) == last.started + 5
-
-
-names = st.sampled_from("ABCD")
-all_targets = st.one_of(
-    names.map(whole),
-    st.tuples(names, st.integers(0, 3)).map(lambda t: part(t[0], t[1], f"{t[0]}{t[1]}")),
+scopes = st.builds(
+    Scope, gpu=st.sampled_from("ABCDE"), gi=st.sampled_from([None, 1, 2, 3]), ci=st.none()
 )
-lasts = st.builds(Last, started=st.floats(0, 1000), misses=st.integers(0, 50))
 
 
 @given(
-    possible=st.lists(all_targets, unique_by=lambda target: target.uuid),
-    running=st.lists(all_targets, unique_by=lambda target: target.scope.gpu, max_size=3),
-    last=st.dictionaries(st.sampled_from(["A", "B", "A0", "B1", "C2"]), lasts),
-    period=st.sampled_from([0.0, 30.0]),
+    due=st.dictionaries(scopes, st.floats(0, 2 * NOW), max_size=12),
+    cut=st.sets(st.sampled_from("ABCD")),
+    held=st.sets(st.sampled_from(["A", "B", "m1", "m2", "m3"])),
+    running=st.sets(st.sampled_from("ABCD"), max_size=3),
     parallel=st.integers(1, 4),
 )
-def test_never_two_on_a_gpu_nor_more_than_allowed_on_the_node(
-    possible, running, last, period, parallel
+def test_never_two_rounds_on_a_gpu_nor_more_than_allowed_nor_on_what_is_held(
+    due, cut, held, running, parallel
 ) -> None:
-    policy = Policy(parallel=parallel, period=period)
-    chosen = choose(
-        possible, wanted={NODE: 0.0}, running=running, last=last, policy=policy, now=2000.0
+    gpus = {
+        GpuUuid(name): replace(CUT, uuid=GpuUuid(name)) if name in cut else gpu(name)
+        for name in "ABCD"
+    }
+    rounds, waiting = choose(
+        due, gpus, held=held, running=running, policy=Policy(parallel=parallel), now=NOW
     )
-    gpus = [target.scope.gpu for target in (*chosen, *running)]
-    assert len(gpus) == len(set(gpus))
-    assert len(chosen) <= max(0, parallel - len(running))
-    assert set(chosen) <= set(possible)
+    busy = [*running, *(each.scope.gpu for each in rounds)]
+    assert len(busy) == len(set(busy))
+    assert len(rounds) <= max(0, parallel - len(running))
+    told = [each.scope for each in rounds] + [each.scope for each in waiting]
+    assert all(due[scope] <= NOW for scope in told)
+    for ready in rounds:
+        assert ready.targets
+        assert not {target.uuid for target in ready.targets} & held
 
 
 def test_a_policy_that_cannot_work_is_refused() -> None:
-    for wrong in ({"parallel": 0}, {"period": -1}, {"retry": 0}, {"retry": 9, "retry_most": 8}):
+    for wrong in ({"parallel": 0}, {"period": -1}):
         with pytest.raises(ValueError, match="need parallel"):
             Policy(**wrong)
