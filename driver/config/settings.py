@@ -24,6 +24,7 @@ from driver.config.values import (
     endpoint,
     mig_profile,
     optional_path,
+    optional_url,
     split_list,
     split_profiles,
 )
@@ -148,6 +149,19 @@ class PluginSettings(BaseModel):
     )
     nvml_idle_seconds: Annotated[float, Field(ge=0, le=86400, allow_inf_nan=False)] = Field(
         0.0, description="seconds after which NVML is let go of when nobody asks; 0: never"
+    )
+
+    health_seconds: _Seconds = Field(
+        5.0, description="seconds between two looks at the health of the GPUs"
+    )
+    nvml_hang_seconds: _Seconds = Field(
+        10.0, description="seconds after which a look through NVML is given up"
+    )
+    kmsg_path: _AbsolutePath = Field(
+        Path("/dev/kmsg"), description="the kernel's log, where the driver tells of faults"
+    )
+    dcgm_url: Annotated[str, AfterValidator(optional_url)] = Field(
+        "", description="metrics of a dcgm-exporter on this node, as a second witness; empty: none"
     )
 
     @property

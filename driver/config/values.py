@@ -8,6 +8,7 @@ import platform
 import re
 from pathlib import Path
 from typing import Final, NamedTuple, Self
+from urllib.parse import urlsplit
 
 _SUBDOMAIN: Final = re.compile(
     r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*", re.ASCII
@@ -42,6 +43,20 @@ class Endpoint(NamedTuple):
 
 def endpoint(text: str) -> str:
     Endpoint.parse(text)
+    return text
+
+
+def optional_url(text: str) -> str:
+    """Empty, or one that is asked as it stands: no user, no fragment."""
+    if not text:
+        return text
+    try:
+        parts = urlsplit(text)
+        plain = parts.hostname and parts.port != 0 and not (parts.username or parts.fragment)
+    except ValueError:
+        plain = False
+    if not plain or parts.scheme not in {"http", "https"}:
+        raise ValueError("allowed: http://HOST[:PORT]/PATH, the same with https, or empty")
     return text
 
 

@@ -193,6 +193,9 @@ def test_the_values_reach_the_settings(chart) -> None:
     assert (found.rescan_seconds, found.resync_seconds) == (1.5, 86400)
     assert (found.recovery_seconds, found.orphan_grace_seconds) == (60, 30.5)
     assert found.nvml_idle_seconds == 15
+    assert (found.health_seconds, found.nvml_hang_seconds) == (2.5, 30)
+    assert found.kmsg_path == Path("/run/kmsg")
+    assert found.dcgm_url == "http://dcgm.example.com:9400/metrics"
     assert found.http_endpoint == ("", 9999)
     assert found.required_libraries == ("libcuda.so.1",)
     assert (found.policy, found.rerank) == (Policy.DISTRIBUTED, "static")

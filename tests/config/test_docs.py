@@ -34,6 +34,10 @@ WHAT_VALUES_DO = {
         "seconds that a claim must be gone before its devices are taken back"
     ),
     "plugin.nvmlIdleSeconds": "seconds after which NVML is let go of when nobody asks; 0: never",
+    "plugin.health.seconds": "seconds between two looks at the health of the GPUs",
+    "plugin.health.nvmlHangSeconds": "seconds after which a look through NVML is given up",
+    "plugin.health.kmsgPath": "the kernel's log; see [Signs of health](#signs-of-health)",
+    "plugin.health.dcgmUrl": "metrics of a dcgm-exporter on the node; empty: none",
     "plugin.procRoot": "where /proc is read; elsewhere only for simulated hardware",
     "plugin.sysRoot": "where /sys is read; elsewhere only for simulated hardware",
     "plugin.httpPort": "port of probes and metrics",
@@ -56,6 +60,9 @@ WHAT_VALUES_DO = {
     "plugin.terminationGracePeriodSeconds": (
         "at least 46: the plugin waits 40 s for running calls and 5 s for its threads"
     ),
+    "plugin.updateStrategy.type": "as in a DaemonSet",
+    "plugin.updateStrategy.rollingUpdate.maxSurge": "plugins of a node that may overlap: 1, or 0",
+    "plugin.updateStrategy.rollingUpdate.maxUnavailable": "nodes at a time without a plugin",
     "deviceClasses.create": "make the DeviceClasses; see [DeviceClasses](#deviceclasses)",
     "deviceClasses.extendedResourceName": "extended resource that means one whole GPU",
     "deviceClasses.mig": "profiles with a class of their own",
