@@ -62,10 +62,14 @@ class Hardware:
             return self._problem
 
     def found(self, inventory: Inventory, foreign: tuple[Foreign, ...] = ()) -> bool:
-        """Take in what discovery read; whether it differs from what was known."""
+        """Take in what discovery read; whether it differs from what was known. As long as nothing
+        does, the inventory is the same object, so that readers need not look again.
+        """
         with self._lock:
             changed = (inventory, foreign) != (self._inventory, self._foreign)
-            self._inventory, self._foreign, self._problem = inventory, foreign, ""
+            if changed:
+                self._inventory, self._foreign = inventory, foreign
+            self._problem = ""
             self._has_read()
         if changed:
             for on_change in self._told:

@@ -207,6 +207,7 @@ def test_a_second_look_decodes_nothing_and_describes_nothing(
         (publish, "describe_node"),
     ):
         monkeypatch.setattr(module, name, counted(work, getattr(module, name)))
+    bench.hardware.found(build_inventory(mig_snapshot(mig_gpu(0), mig_gpu(1))))
     bench.look()
     assert (work, bench.writes()) == ([], 0)
     bench.release("c2")
