@@ -33,6 +33,8 @@ RELEASED: Final = "nvml-released"
 
 _SLOW: Final = 6
 """Of so many looks, one reads everything."""
+_GAP: Final = 0.25
+"""Seconds between two looks, whoever asks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,10 +72,11 @@ class NvmlPoll:
         hang_after: float = 10.0,
         limits: Limits | None = None,
         on_gpus: Callable[[], None] = lambda: None,
+        on_look: Callable[[NodeReadings], None] = lambda _: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """`alarm` ends a wait; `period`, `hang_after`: seconds; `on_gpus` is called when other GPUs
-        answer than before.
+        answer than before; `on_look` after each look, with what was read.
         """
         self._session = library.session
         self._around = around
@@ -82,6 +85,7 @@ class NvmlPoll:
         self._period = period
         self._limits = limits or Limits()
         self._on_gpus = on_gpus
+        self._on_look = on_look
         self._clock = clock
         self._watchdog = Watchdog(limit=hang_after)
         self._memories: Memories = {}
@@ -93,16 +97,19 @@ class NvmlPoll:
         self._alarm.wake()
 
     def run(self, stop: threading.Event) -> None:
-        """What changes slowly is read less often, and at once when something has changed."""
-        slow_due = 0.0
-        woken = False
+        """What changes slowly is read less often, but soon when something has changed. A flood of
+        changes asks for no more than a few looks a second.
+        """
+        whole_at, pause = float("-inf"), 0.0
         while not stop.is_set():
-            whole = woken or time.monotonic() >= slow_due
+            whole = time.monotonic() - whole_at >= pause
             if whole:
-                slow_due = time.monotonic() + _SLOW * self._period
+                whole_at = time.monotonic()
             for signal in self.look(whole=whole):
                 self._sink(signal)
+            stop.wait(_GAP)
             woken = self._alarm.wait(self._period)
+            pause = self._period if woken else _SLOW * self._period
 
     def look(self, *, whole: bool = True) -> list[Signal]:
         """One look at all GPUs. For one thread."""
@@ -119,6 +126,7 @@ class NvmlPoll:
         signals, self._memories = weigh_node(got, self._memories, self._limits)
         self._places.update(progress.found)
         self._tell_others(got)
+        self._on_look(got)
         return [*self._nvml_returned(skip), *signals]
 
     def _failure(self, error: NvmlError) -> list[Signal]:

@@ -399,6 +399,28 @@ def test_it_looks_at_once_then_by_its_period_and_ends_when_it_is_told_to(make_no
     assert not thread.is_alive()
 
 
+def test_a_flood_of_changes_asks_for_a_few_looks_a_second(make_node) -> None:
+    node = make_node("h100x2")
+    alarm, stop = Wakeup(), threading.Event()
+    poll = NvmlPoll(
+        node.library,
+        around=Around(known=dict, bus=tuple, held=lambda _: True),
+        sink=lambda _: None,
+        alarm=alarm,
+    )
+    thread = threading.Thread(target=poll.run, args=(stop,), daemon=True)
+    thread.start()
+    end = time.monotonic() + 1.1
+    while time.monotonic() < end:
+        poll.look_soon()
+        threading.Event().wait(0.001)
+    stop.set()
+    alarm.wake()
+    thread.join(5)
+    assert 2 <= node.machine.calls("nvmlDeviceGetCount*") <= 6
+    assert node.machine.calls("nvmlDeviceValidateInforom") == 2  # one whole look at two GPUs
+
+
 def test_what_changes_slowly_is_left_out_of_a_small_look(monitor) -> None:
     gpu = monitor.node.machine.gpu(0)
     gpu.set(recovery_action=1, remap_failed=1)
