@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
@@ -28,11 +29,13 @@ from driver.observe.metrics import CONTENT_TYPE, Metrics
 from driver.plugin.allocations import Allocations
 from driver.plugin.claims import Claims
 from driver.plugin.device_status import DeviceStatus
+from driver.plugin.health.wiring import Node, build_health
 from driver.plugin.leadership import Leadership
 from driver.plugin.node import Hardware, Identity
 from driver.plugin.partitions import Partitions
 from driver.plugin.recover import Tell
 from driver.plugin.recover_claims import ClaimLookup
+from driver.plugin.running_calls import RunningCalls
 from driver.plugin.served import ServedVersion
 from driver.plugin.stores import open_stores
 from driver.plugin.supervise import Supervisor
@@ -84,6 +87,33 @@ def run(settings: PluginSettings) -> int:
         library=settings.nvml_library,
     )
     partitions = NvmlPartitions(library)
+    looking = discovery(
+        settings,
+        supervisor,
+        library=library,
+        hardware=hardware,
+        entries=stores.ledger.known,
+        boot_id=identity.boot_id,
+        readiness=readiness,
+        metrics=metrics,
+    )
+    working = Partitions(partitions, wait=supervisor.stop.wait)
+    health = build_health(
+        Node(
+            settings=settings,
+            supervisor=supervisor,
+            identity=identity,
+            hardware=hardware,
+            api=api,
+            library=library,
+            partitions=working,
+            stores=stores,
+            discovery=looking,
+            metrics=metrics,
+            tell=tell,
+        ),
+        damaged=lambda where, why: _evidence_damaged(tell, where, why),
+    )
     allocations = Allocations()
     publishing = publisher(
         settings,
@@ -96,12 +126,15 @@ def run(settings: PluginSettings) -> int:
         entries=stores.ledger.known,
         readiness=readiness,
         metrics=metrics,
+        sick=health.judged.taints,
     )
     hardware.subscribe(publishing.changed)
+    health.judged.subscribe_taints(publishing.changed)
 
     def prepared(claims: int) -> None:
         metrics.set_prepared_claims(claims)
         publishing.prepared(claims)
+        health.probes.look()
 
     status = DeviceStatus(api, served, driver=settings.driver_name, wakeup=supervisor.wakeup())
     claims = Claims(
@@ -112,18 +145,21 @@ def run(settings: PluginSettings) -> int:
         ledger=stores.ledger,
         cdi=stores.cdi,
         driver_root=stores.driver_root,
-        partitions=Partitions(partitions, wait=supervisor.stop.wait),
+        partitions=working,
         locks=stores.locks,
         turns=stores.turns,
         on_change=prepared,
         on_prepared=status.report,
+        health=health,
     )
+    calls = RunningCalls(claims)
     kubelet = KubeletServer(
         driver_name=settings.driver_name,
         plugin_dir=settings.plugin_dir,
         registrar_dir=settings.kubelet_registry_dir,
         pod_uid=settings.pod_uid,
-        service=claims,
+        service=calls,
+        health=health.judged,
         metrics=metrics,
         on_fatal=supervisor.fail,
         on_status=lambda heard: reporter(readiness, KUBELET)(
@@ -132,16 +168,6 @@ def run(settings: PluginSettings) -> int:
     )
     http = _http(settings, readiness=readiness, metrics=metrics, kubelet=kubelet)
 
-    looking = discovery(
-        settings,
-        supervisor,
-        library=library,
-        hardware=hardware,
-        entries=stores.ledger.known,
-        boot_id=identity.boot_id,
-        readiness=readiness,
-        metrics=metrics,
-    )
     recovering = recovery(
         settings,
         supervisor,
@@ -163,20 +189,33 @@ def run(settings: PluginSettings) -> int:
         stores.named_locks,
         follows=lambda: readiness.well(SLICES),
         failed=reporter(readiness, SLICES),
+        leads=health.custody.lead,
     )
     supervisor.start("publisher", lead.led(publishing.run))
     supervisor.start("device status", lead.led(status.run))
     supervisor.start("recovery", lead.led(recovering.run))
+    health.start(supervisor, lead)
     supervisor.start("lead", lead.run)
+    log.info("plugin started", node=identity.node, driver=identity.driver)
+    return _live(supervisor, kubelet, calls, http)
+
+
+def _live(
+    supervisor: Supervisor, kubelet: KubeletServer, calls: RunningCalls, http: HealthServer | None
+) -> int:
+    """Serves until it is told to end, then lets running calls end: first those that were there, so
+    that the kubelet hears their answer, then it leaves the kubelet. The exit code.
+    """
     try:
         kubelet.start()
         if http is not None:
             http.start()
-        log.info("plugin started", node=identity.node, driver=identity.driver)
         supervisor.stop.wait()
     finally:
         supervisor.end()
-        drained = kubelet.stop(_DRAIN)
+        deadline = time.monotonic() + _DRAIN
+        calls.wait(_DRAIN)
+        drained = kubelet.stop(max(0.0, deadline - time.monotonic()))
         if http is not None:
             http.stop()
         running = supervisor.join(_JOIN)
@@ -202,6 +241,12 @@ def _damaged(metrics: Metrics, tell: Tell, where: Path, why: str) -> None:
     what = "ledger entry set aside; it is made again from its CDI file and the hardware"
     log.error(what, file=str(where), reason=why)
     tell(Reason.LEDGER_DAMAGED, f"{what}: {where}: {why}")
+
+
+def _evidence_damaged(tell: Tell, where: Path, why: str) -> None:
+    what = "evidence of GPU health is lost: every GPU is withheld until a probe passes on it"
+    log.error(what, file=str(where), reason=why)
+    tell(Reason.EVIDENCE_DAMAGED, f"{what}: {where}: {why}")
 
 
 def _http(
