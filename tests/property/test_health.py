@@ -17,6 +17,7 @@ from driver.core.health.signals import (
     CannotTell,
     Fault,
     Need,
+    Overruled,
     ProbePassed,
     ResetSeen,
     Scope,
@@ -64,6 +65,7 @@ faults = st.builds(
 unknowns = st.builds(CannotTell, source=sources, scope=scopes, name=names, at=at)
 proofs = st.one_of(
     st.builds(Well, source=sources, scope=scopes, name=names, at=at),
+    st.builds(Overruled, source=sources, scope=scopes, name=names, at=at),
     st.builds(ResetSeen, gpu=gpus, at=at),
     st.builds(ProbePassed, scope=scopes, at=at),
     st.builds(
@@ -131,6 +133,8 @@ def test_an_item_ends_by_a_proof_that_is_newer_than_its_last_sign_and_by_nothing
                 continue
             if item.need in {Need.RESET, Need.REBOOT, Need.OPERATOR}:
                 assert isinstance(signal, ProbePassed)
+                if item.overruled:
+                    continue
                 gpu = item.scope.gpu
                 cures = [booted_at, item.well or 0.0, reset_or_boot.get(gpu, 0.0) if gpu else 0.0]
                 cures.append(item.acknowledged.at if item.acknowledged else 0.0)

@@ -22,16 +22,27 @@ from math import isfinite
 from typing import Final
 
 from driver.core.health.clock import in_step
-from driver.core.health.items import DAMAGED, Evidence, Identity, Item, Kind, Sighting, Try
-from driver.core.health.proofs import acknowledged, passed, rebooted, reset_seen, well
+from driver.core.health.items import (
+    DAMAGED,
+    Evidence,
+    Identity,
+    Item,
+    Key,
+    Kind,
+    Sighting,
+    Sign,
+    Try,
+)
+from driver.core.health.proofs import acknowledged, overruled, passed, rebooted, reset_seen, well
 from driver.core.health.repeats import sighted
-from driver.core.health.room import put
+from driver.core.health.room import again, put
 from driver.core.health.signals import (
     NODE,
     Acknowledged,
     CannotTell,
     Fault,
     Need,
+    Overruled,
     ProbePassed,
     ResetSeen,
     Scope,
@@ -58,9 +69,13 @@ def take(
     evidence = begun(evidence, boot_id=boot_id, now=now)
     if not isinstance(signal, Fault | CannotTell) and not signal.at <= now + SKEW:
         return evidence  # made before the clock was set back: it may be older than it seems
-    signal = replace(signal, at=min(signal.at, now) if isfinite(signal.at) else now)
+    at = min(signal.at, now) if isfinite(signal.at) else now
+    if at != signal.at:
+        signal = replace(signal, at=at)
     after = _taken(evidence, signal, identity)
-    return after if after is evidence else replace(after, clock=max(now, evidence.clock))
+    if after is evidence or after.clock >= signal.at:
+        return after
+    return replace(after, clock=signal.at)
 
 
 def begun(evidence: Evidence, *, boot_id: str, now: float) -> Evidence:
@@ -126,81 +141,95 @@ def _text(text: str, most: int) -> str:
 def _taken(evidence: Evidence, signal: Signal, identity: Identity) -> Evidence:
     match signal:
         case Fault():
-            return _fault(evidence, replace(signal, name=token(signal.name)), identity)
+            return _fault(evidence, signal, identity)
         case CannotTell():
-            item = _unknown(signal, evidence.boot_id, identity)
+            key = Key(Kind.UNKNOWN, signal.source, signal.scope, token(signal.name))
+            item = _item(key, _sign(signal, evidence.boot_id, identity))
             return put(evidence, item, identity)[0]
         case Well():
             return well(evidence, replace(signal, name=token(signal.name)))
+        case Overruled():
+            return overruled(evidence, replace(signal, name=token(signal.name)))
+        case _:
+            return _proved(evidence, signal, identity)
+
+
+def _proved(
+    evidence: Evidence, proof: ResetSeen | ProbePassed | Acknowledged, identity: Identity
+) -> Evidence:
+    match proof:
         case ResetSeen():
-            return reset_seen(evidence, signal)
+            return reset_seen(evidence, proof)
         case ProbePassed():
-            return passed(evidence, signal, identity)
+            return passed(evidence, proof, identity)
         case Acknowledged():
-            by = _text(signal.by, MAX_PLACE)
-            return acknowledged(evidence, replace(signal, by=by), identity)
+            by = _text(proof.by, MAX_PLACE)
+            return acknowledged(evidence, replace(proof, by=by), identity)
 
 
 def _fault(evidence: Evidence, fault: Fault, identity: Identity) -> Evidence:
-    evidence = _answered(evidence, fault)
-    item = _item(fault, evidence.boot_id, identity)
-    evidence, became = put(evidence, item, identity)
-    evidence = suspect(evidence, became, identity)
-    gpu = fault.scope.gpu
-    if gpu is None or not became.passing or fault.injected:
+    name, gpu = token(fault.name), fault.scope.gpu
+    passing = fault.injected or fault.need is Need.NOTHING
+    key = Key(Kind.FAULT, fault.source, fault.scope, name, fault.injected, passing)
+    sign = _sign(fault, evidence.boot_id, identity)
+    evidence = _answered(evidence, key, fault.at)
+    if key in evidence.items:
+        evidence, item = again(evidence, key, sign)
+    else:
+        new = _item(key, sign)
+        evidence, item = put(evidence, new, identity)
+    evidence = suspect(evidence, item, identity)
+    if gpu is None or not passing or fault.injected:
         return evidence
-    sighting = Sighting(gpu, fault.name, item.place)
+    sighting = Sighting(gpu, name, sign.place)
     sightings, repeat = sighted(evidence.sightings, sighting, fault.at)
-    evidence = replace(evidence, sightings=sightings)
+    if sightings is not evidence.sightings:
+        evidence = replace(evidence, sightings=sightings)
     if not repeat:
         return evidence
-    again = replace(item, name=f"{item.name}-repeated", need=Need.WATCH, wish=True)
-    return put(evidence, again, identity)[0]
+    watched = _item(key, sign._replace(need=Need.WATCH))
+    return put(evidence, replace(watched, name=f"{name}-repeated", wish=True), identity)[0]
 
 
-def _answered(evidence: Evidence, fault: Fault) -> Evidence:
+def _answered(evidence: Evidence, key: Key, at: float) -> Evidence:
     """Somebody looked after all: what could not be told is told by the fault itself."""
-    for item in evidence.items.values():
-        if (
-            item.kind is Kind.UNKNOWN
-            and (item.source, item.scope, item.name) == (fault.source, fault.scope, fault.name)
-            and item.last < fault.at
-            and not fault.injected
-        ):
-            items = {k: i for k, i in evidence.items.items() if k != item.key}
-            return replace(evidence, items=items)
-    return evidence
+    asked = Key(Kind.UNKNOWN, key.source, key.scope, key.name)
+    unknown = evidence.items.get(asked)
+    if unknown is None or key.injected or unknown.last >= at:
+        return evidence
+    return replace(evidence, items={k: i for k, i in evidence.items.items() if k != asked})
 
 
-def _item(fault: Fault, boot_id: str, identity: Identity) -> Item:
-    return Item(
-        source=fault.source,
-        scope=fault.scope,
-        name=fault.name,
-        need=fault.need,
-        first=fault.at,
-        last=fault.at,
-        count=max(1, fault.count),
-        boot_id=boot_id,
-        detail=_text(fault.detail, MAX_DETAIL),
-        place=_text(fault.place, MAX_PLACE),
-        injected=fault.injected,
-        slots=identity.slots(fault.scope),
-        serial=identity.serials.get(fault.scope.gpu, "") if fault.scope.gpu else "",
-    )
-
-
-def _unknown(signal: CannotTell, boot_id: str, identity: Identity) -> Item:
-    return Item(
-        kind=Kind.UNKNOWN,
-        source=signal.source,
-        scope=signal.scope,
-        name=token(signal.name),
-        need=Need.NOTHING,
+def _sign(signal: Fault | CannotTell, boot_id: str, identity: Identity) -> Sign:
+    told = signal if isinstance(signal, Fault) else None
+    gpu = signal.scope.gpu
+    return Sign(
+        need=told.need if told else Need.NOTHING,
         first=signal.at,
         last=signal.at,
         boot_id=boot_id,
+        times=max(1, told.count) if told else 1,
         detail=_text(signal.detail, MAX_DETAIL),
+        place=_text(told.place, MAX_PLACE) if told else "",
         slots=identity.slots(signal.scope),
-        serial=identity.serials.get(signal.scope.gpu, "") if signal.scope.gpu else "",
+        serial=identity.serials.get(gpu, "") if gpu is not None else "",
+    )
+
+
+def _item(key: Key, sign: Sign) -> Item:
+    return Item(
+        kind=key.kind,
+        source=key.source,
+        scope=key.scope,
+        name=key.name,
+        injected=key.injected,
+        need=sign.need,
+        first=sign.first,
+        last=sign.last,
+        boot_id=sign.boot_id,
+        count=sign.times,
+        detail=sign.detail,
+        place=sign.place,
+        slots=sign.slots,
+        serial=sign.serial,
     )

@@ -97,8 +97,8 @@ def _told(reason: Reason) -> str:
         notes.append("suspect: most GPUs at once")
     if item.returns:
         notes.append(f"came back {item.returns} times within a day")
-    if item.overruled is not None and item.weight is Need.WATCH:
-        notes.append("the GPU itself asks for nothing")
+    if item.weight is not item.need and not item.injected:
+        notes.append("the GPU itself asks for no reset")
     return ", ".join(notes)
 
 

@@ -60,6 +60,20 @@ class Key(NamedTuple):
     passing: bool = False
 
 
+class Sign(NamedTuple):
+    """What is new when an item is seen again."""
+
+    need: Need
+    first: float
+    last: float
+    boot_id: str
+    times: int
+    detail: str
+    place: str
+    slots: int
+    serial: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
     """`need`: the strongest that was ever seen while it is open. `slots`: the memory slots where
@@ -70,8 +84,7 @@ class Item:
 
     Proofs so far, of which those older than `last` do not count: `well`, the state was in order
     again; `reset`, the GPU was reset; `acknowledged`, by an operator; `overruled`, the GPU itself
-    asks for nothing, and the kernel log takes it lightly; `proved`: the GPUs whose probe passed,
-    where it is about the whole node.
+    asks for no reset; `proved`: the GPUs whose probe passed, where it is about the whole node.
     """
 
     kind: Kind = Kind.FAULT
@@ -110,8 +123,8 @@ class Item:
         """What it needs by what is known now: `need`, unless something newer says less."""
         if self.injected:
             return Need.NOTHING
-        if self.overruled is not None and self.overruled > self.last:
-            return Need.WATCH
+        if self.need is Need.RESET and self.overruled is not None and self.overruled > self.last:
+            return Need.WATCH if self.source is Source.DCGM else Need.PROBE
         return self.need
 
     @property
@@ -162,7 +175,7 @@ class Try:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """All that is known. `clock`: the time of the newest change, to notice a clock set back.
+    """All that is known. `clock`: not older than anything in it, to notice a clock set back.
     `sightings`: when each was last seen.
     """
 

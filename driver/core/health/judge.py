@@ -14,10 +14,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from math import inf
 from typing import Final
 
 from driver.core.devices import EVERY_SLOT, Allocatable
 from driver.core.health.items import Evidence, Item, Kind
+from driver.core.health.probe import BUSY
 from driver.core.health.proof import Step, next_step
 from driver.core.health.room import SHOWN_SECONDS
 from driver.core.health.signals import Need, Source
@@ -68,6 +70,14 @@ class JudgeSettings:
 
     debounce: float = 60.0
     advisory: frozenset[Source] = frozenset({Source.DCGM})
+
+    def withholds_at(self, item: Item) -> float:
+        """When "cannot tell" begins to withhold. That a probe has to wait says nothing."""
+        if item.need is Need.PROBE:
+            return item.first
+        if item.source in self.advisory or item.name == BUSY:
+            return inf
+        return item.first + self.debounce
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,11 +187,7 @@ def _reason(item: Item, evidence: Evidence, now: float, settings: JudgeSettings)
 
 def _state(item: Item, now: float, settings: JudgeSettings) -> State:
     if item.kind is Kind.UNKNOWN:
-        if item.need is Need.PROBE:
-            return State.UNKNOWN
-        if item.source in settings.advisory or now < item.first + settings.debounce:
-            return State.READY
-        return State.UNKNOWN
+        return State.READY if now < settings.withholds_at(item) else State.UNKNOWN
     if item.suspect and item.hard:
         # At once: a suspicion of the monitor must not put a device back on offer.
         return State.UNKNOWN
@@ -198,9 +204,9 @@ def _due(reasons: Iterable[Reason], now: float, settings: JudgeSettings) -> floa
         item = reason.item
         if item.passing:
             times.append(item.last + SHOWN_SECONDS)
-        elif item.kind is Kind.UNKNOWN and item.source not in settings.advisory:
-            times.append(item.first + settings.debounce)
-    return min((at for at in times if at > now), default=None)
+        elif item.kind is Kind.UNKNOWN:
+            times.append(settings.withholds_at(item))
+    return min((at for at in times if now < at < inf), default=None)
 
 
 def _order(reason: Reason) -> tuple[int, float, str, str, str]:

@@ -9,6 +9,7 @@ time, and nothing with a restart of ours.
 | watch | a look that finds it in order; for an event, a reset or a new boot | it ends |
 | probe | nothing | a passed probe |
 | reset | a reset, a new boot, or, of a state, a look that finds it in order | a passed probe |
+| reset, overruled by the GPU's own advice | nothing | a passed probe |
 | reboot | a new boot; of a state, as above | a passed probe |
 | operator | an acknowledgement with the board's serial number | a passed probe |
 | cannot tell | a look that succeeds; where a probe could not run, one that passes | it ends |
@@ -34,7 +35,7 @@ from driver.core.health.signals import Need, Source
 
 FLAPPING: Final = 2
 """Returns from which on a state that is in order proves nothing by itself."""
-OFF_THE_BUS: Final = frozenset({"xid-79", "gpu-lost", "fallen-off-the-bus"})
+OFF_THE_BUS: Final = frozenset({"xid-79", "gpu-lost"})
 _NEVER: Final = float("-inf")
 
 

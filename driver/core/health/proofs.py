@@ -29,6 +29,7 @@ from driver.core.health.room import DAY
 from driver.core.health.signals import (
     Acknowledged,
     Need,
+    Overruled,
     ProbePassed,
     ResetSeen,
     Scope,
@@ -96,6 +97,17 @@ def acknowledged(evidence: Evidence, proof: Acknowledged, identity: Identity) ->
     return _step(evidence, found, lambda i: replace(i, acknowledged=proof))
 
 
+def overruled(evidence: Evidence, proof: Overruled) -> Evidence:
+    """By the same source as the fault. It ends nothing: a probe has to pass."""
+    found = [
+        i
+        for i in evidence.items.values()
+        if i.hard and i.last < proof.at
+        if (i.source, i.scope, i.name) == (proof.source, proof.scope, proof.name)
+    ]
+    return _step(evidence, found, lambda i: replace(i, overruled=proof.at))
+
+
 def rebooted(evidence: Evidence, boot_id: str, now: float) -> Evidence:
     """Another boot: what was only shown is of the past; every other item learns of it by its id."""
     old = [i for i in evidence.items.values() if i.boot_id not in {"", boot_id}]
@@ -148,11 +160,8 @@ def _overrule(evidence: Evidence, gpu: GpuUuid, at: float) -> Evidence:
     mine = [i for i in evidence.items.values() if i.scope.gpu == gpu and i.kind is Kind.FAULT]
     settled = [i for i in mine if i.last + SETTLES < at]
     light = {(i.name, i.scope) for i in settled if i.source in EVENTS and not i.hard}
-    heavy = {(i.name, i.scope) for i in mine if i.source in EVENTS and i.hard}
     found = [
-        i
-        for i in settled
-        if i.source is Source.DCGM and i.hard and (i.name, i.scope) in light - heavy
+        i for i in settled if i.source is Source.DCGM and i.hard and (i.name, i.scope) in light
     ]
     return _step(evidence, found, lambda i: replace(i, overruled=at))
 

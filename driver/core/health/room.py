@@ -21,6 +21,7 @@ from driver.core.health.items import (
     Item,
     Key,
     Kind,
+    Sign,
     Sort,
     is_hard,
     stronger,
@@ -53,30 +54,50 @@ def put(evidence: Evidence, new: Item, identity: Identity) -> tuple[Evidence, It
         new = _fitted(evidence, new)
         old = evidence.items.get(new.key)
     if old is not None:
-        item = _joined(old, new)
-        return replace(evidence, items={**evidence.items, item.key: item}), item
+        return again(evidence, old.key, _sign(new))
     returns = _returns(evidence, new)
     item = replace(new, returns=returns, need=_escalated(new.need, returns))
     items = _shown(evidence.items, item) if item.passing else evidence.items
     items = _without_strangers(items, item, identity)
-    return replace(evidence, items={**items, item.key: item}), item
+    return _with(evidence, {**items, item.key: item}, item), item
 
 
-def _joined(old: Item, new: Item) -> Item:
-    newest = new.last >= old.last
-    return replace(
+def again(evidence: Evidence, key: Key, sign: Sign) -> tuple[Evidence, Item]:
+    """The item of `key` was seen once more. It may come ten thousand times in a few seconds."""
+    old = evidence.items[key]
+    newest = sign.last >= old.last
+    item = replace(
         old,
-        need=stronger(old.need, _escalated(new.need, old.returns)),
-        first=min(old.first, new.first),
-        last=max(old.last, new.last),
-        count=min(old.count + new.count, MAX_COUNT),
-        boot_id=new.boot_id,
-        detail=new.detail if newest else old.detail,
-        place=new.place if newest else old.place,
-        slots=old.slots | new.slots,
-        serial=new.serial or old.serial,
-        proved=frozenset() if new.last > old.last else old.proved,
+        need=stronger(old.need, _escalated(sign.need, old.returns)),
+        first=min(old.first, sign.first),
+        last=max(old.last, sign.last),
+        count=min(old.count + sign.times, MAX_COUNT),
+        boot_id=sign.boot_id,
+        detail=sign.detail if newest else old.detail,
+        place=sign.place if newest else old.place,
+        slots=old.slots | sign.slots,
+        serial=sign.serial or old.serial,
+        proved=frozenset() if sign.last > old.last else old.proved,
     )
+    return _with(evidence, {**evidence.items, key: item}, item), item
+
+
+def _sign(item: Item) -> Sign:
+    return Sign(
+        need=item.need,
+        first=item.first,
+        last=item.last,
+        boot_id=item.boot_id,
+        times=item.count,
+        detail=item.detail,
+        place=item.place,
+        slots=item.slots,
+        serial=item.serial,
+    )
+
+
+def _with(evidence: Evidence, items: Mapping[Key, Item], new: Item) -> Evidence:
+    return replace(evidence, items=items, clock=max(evidence.clock, new.last))
 
 
 def _escalated(need: Need, returns: int) -> Need:

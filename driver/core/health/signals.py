@@ -138,5 +138,17 @@ class Acknowledged:
     at: float
 
 
-Signal = Fault | Well | CannotTell | ResetSeen | ProbePassed | Acknowledged
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overruled:
+    """The GPU's own advice, read long enough after the fault to be up to date, asks for no reset
+    although the catalogue does, for an error that is known to drive it: so a probe decides.
+    """
+
+    source: Source
+    scope: Scope
+    name: str
+    at: float
+
+
+Signal = Fault | Well | CannotTell | ResetSeen | ProbePassed | Acknowledged | Overruled
 """`at` everywhere: seconds since the epoch, by the node's clock, when it was observed."""

@@ -14,6 +14,7 @@ from driver.core.health.signals import (
     CannotTell,
     Fault,
     Need,
+    Overruled,
     ProbePassed,
     ResetSeen,
     Scope,
@@ -81,6 +82,10 @@ def cannot_tell(
     return CannotTell(source=by, scope=scope, name=name, at=at, detail="timed out")
 
 
+def overruled(at: float, name: str = "bad", *, by: Source = Source.KERNEL) -> Overruled:
+    return Overruled(source=by, scope=Scope(gpu=G0), name=name, at=at)
+
+
 def reset(at: float, on: GpuUuid = G0) -> ResetSeen:
     return ResetSeen(gpu=on, at=at)
 
@@ -119,8 +124,8 @@ class Node:
     def at(self, now: float) -> Judgements:
         return judge(self.evidence, SUBJECTS, now, SETTINGS)
 
-    def device(self, name: str = "whole-0") -> Judgement:
-        return self.at(self.now).devices[DeviceName(name)]
+    def device(self, name: str = "whole-0", now: float | None = None) -> Judgement:
+        return self.at(self.now if now is None else now).devices[DeviceName(name)]
 
     def state(self, name: str = "whole-0") -> State:
         return self.device(name).state

@@ -20,6 +20,7 @@ from tests.unit.core.health.given_health import (
     cannot_tell,
     fault,
     lived,
+    overruled,
     passed,
     reset,
     well,
@@ -68,7 +69,9 @@ def seen(need: Need, by: Source = K, at: float = 10.0) -> Signal:
         ([seen(Need.RESET), reset(20, G1), passed(30)], State.RESET),
         ([seen(Need.RESET), reset(20), passed(30, G1)], State.RESET),
         ([seen(Need.RESET), reset(20), passed(30)], READY),
+        ([seen(Need.RESET), reset(20), seen(Need.RESET, at=20), passed(30)], State.RESET),
         # a probe that is slower than the looks
+        ([seen(Need.RESET, P), well("bad", 20), reset(29), passed(25)], READY),
         ([seen(Need.RESET), reset(20), reset(29), passed(25)], READY),
         # the same, seen as a state
         ([seen(Need.RESET, P), well("bad", 20)], State.RESET),
@@ -152,6 +155,12 @@ def test_the_advice_gone_and_a_passed_probe_clear_all_that_a_reset_clears(signal
     assert lived([*sick, *signals]).state() is state
 
 
+def test_that_the_gpu_no_more_asks_for_a_reboot_says_nothing_of_a_reset():
+    sick = [fault("xid-119", at=9), fault("recovery-action", Need.REBOOT, 10, by=P)]
+    node = lived([*sick, well("recovery-action", 20), passed(30)])
+    assert (node.names(), node.state()) == ({"xid-119"}, State.RESET)
+
+
 def test_the_advice_of_a_log_line_ends_when_a_look_finds_none():
     told = fault("recovery-action", at=10, by=K)
     assert lived([told, well("recovery-action", 20), passed(30)]).state() is READY
@@ -205,8 +214,8 @@ def test_an_unchanged_counter_says_nothing_and_a_rising_one_degrades_until_it_re
 
 def test_what_cannot_be_told_withholds_after_a_while_and_ends_with_a_look():
     node = lived([cannot_tell("nvml", 10, on=None)])
-    assert (node.at(69).devices["whole-3"].state, node.at(69).due) == (READY, 70)
-    assert (node.at(70).devices["whole-3"].state, node.at(70).due) == (UNKNOWN, None)
+    assert (node.device("whole-3", 69).state, node.at(69).due) == (READY, 70)
+    assert (node.device("whole-3", 70).state, node.at(70).due) == (UNKNOWN, None)
     node.live(cannot_tell("nvml", 90, on=None))
     assert node.state() is UNKNOWN
     assert node.live(well("nvml", 80, on=None), passed(95)).state() is UNKNOWN
@@ -231,6 +240,12 @@ def test_a_probe_that_could_not_run_is_answered_by_one_that_did():
 def test_a_second_opinion_that_is_away_withholds_nothing():
     node = lived([cannot_tell("dcgm", 10, on=None, by=Source.DCGM)])
     assert {j.state for j in node.at(1e6).devices.values()} == {READY}
+
+
+def test_that_a_probe_has_to_wait_withholds_nothing():
+    node = lived([cannot_tell("probe-busy", 10, by=Source.PROBE)])
+    assert node.device(now=1e6).state is READY
+    assert node.at(1e6).due is None
 
 
 def test_what_a_source_of_the_boot_before_could_not_tell_is_settled_by_a_probe():
@@ -328,6 +343,24 @@ def test_dcgm_and_the_kernel_log_disagree_and_the_gpu_decides():
     assert node.state() is DEGRADED
     assert {r.item.source for r in node.device().reasons} == {Source.DCGM, K}
     assert node.live(fault("xid-145", Need.RESET, 30, by=Source.DCGM)).state() is State.RESET
+
+
+@pytest.mark.parametrize(
+    ("signals", "state"),
+    [
+        ([seen(Need.RESET), overruled(20)], DEGRADED),
+        ([seen(Need.RESET), overruled(20), passed(30)], READY),
+        ([seen(Need.RESET), overruled(10), passed(30)], State.RESET),
+        ([seen(Need.RESET), overruled(20, by=E), passed(30)], State.RESET),
+        ([seen(Need.RESET), overruled(20), seen(Need.PROBE, at=25)], State.RESET),
+        ([seen(Need.REBOOT), overruled(20), passed(30)], State.REBOOT),
+        ([seen(Need.OPERATOR), overruled(20), passed(30)], State.OPERATOR),
+        ([seen(Need.RESET), fault("recovery-action", at=15, by=P), overruled(20)], State.RESET),
+    ],
+)
+def test_where_the_gpu_asks_for_no_reset_a_probe_decides(signals, state):
+    """Case D16: the recovery action decides what the catalogue would have reset for."""
+    assert lived(signals).state() is state
 
 
 def test_the_gpus_word_overrules_nobody_but_dcgm():

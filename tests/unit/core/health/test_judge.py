@@ -89,14 +89,14 @@ def test_the_worst_decides_the_oldest_of_them_is_named_and_all_are_listed():
 
 def test_an_applications_error_is_shown_for_a_while_and_then_is_not():
     node = lived([fault("xid-31", Need.NOTHING, 100)])
-    assert len(node.at(699).devices["whole-0"].reasons) == 1
+    assert len(node.device("whole-0", 699).reasons) == 1
     assert (node.at(699).due, node.at(700).due) == (700, None)
-    assert node.at(700).devices["whole-0"].reasons == ()
+    assert node.device("whole-0", 700).reasons == ()
 
 
 def test_a_clock_set_back_makes_nothing_younger():
     node = lived([cannot_tell("nvml", 100), cannot_tell("nvml", 500)])
-    assert node.at(300).devices["whole-0"].state is State.UNKNOWN
+    assert node.device("whole-0", 300).state is State.UNKNOWN
     node.now = 300.0
     assert node.live(well("nvml", 299)).state() is State.UNKNOWN
     assert node.live(well("nvml", 301)).state() is State.READY
