@@ -46,6 +46,8 @@ _RECOVERY_ACTION: Final = 230
 _LINK_COUNT: Final = 91
 _LINK_CRC_ERRORS: Final = 163
 """A field per link, up to NVLink 4."""
+_LINK_RECOVERIES_FAILED: Final = 214
+"""A field per link, from NVLink 5 on."""
 _IDLE: Final = 0x1
 _HELD_BACK: Final = {
     0x8: "hardware slowdown",
@@ -91,7 +93,8 @@ def read_gpu(
         unrepairable=slow(_unrepairable),
         inforom_well=slow(_inforom),
         links=now(_links),
-        link_errors=slow(_link_errors),
+        link_errors=slow(lambda h, g: _per_link(h, _LINK_CRC_ERRORS, g)),
+        link_failures=slow(lambda h, g: _per_link(h, _LINK_RECOVERIES_FAILED, g)),
         fabric=now(read_fabric),
         clocks=now(_clocks),
         pcie=slow(_pcie),
@@ -209,9 +212,9 @@ def _links(handle: Any, gpu: GpuUuid) -> dict[int, bool] | None:
     return found or None
 
 
-def _link_errors(handle: Any, gpu: GpuUuid) -> dict[int, int] | None:
+def _per_link(handle: Any, identifier: int, gpu: GpuUuid) -> dict[int, int] | None:
     links = range(_field(handle, _LINK_COUNT, gpu) or 0)
-    counts = _fields(handle, [(_LINK_CRC_ERRORS, n) for n in links], gpu) if links else []
+    counts = _fields(handle, [(identifier, n) for n in links], gpu) if links else []
     found = {n: count for n, count in zip(links, counts, strict=True) if count is not None}
     return found or None
 

@@ -222,6 +222,21 @@ def test_a_gpu_on_the_bus_that_nvml_never_counted_is_shown(make_node) -> None:
     assert "0000:77:00.0" in seen.detail("gpu-not-counted")
 
 
+def test_d21_a_row_that_could_not_be_replaced_is_for_an_operator(monitor) -> None:
+    gpu = monitor.node.machine.gpu(0)
+    gpu.set(remap_failed=1)
+    assert monitor.look().faults(gpu.uuid) == {"row-remap-failure": Need.OPERATOR}
+
+
+def test_a_failed_recovery_of_nvlink_5_is_read_of_each_link(make_node) -> None:
+    monitor = Monitor(make_node(["b200"]))
+    gpu = monitor.node.machine.gpu(0)
+    gpu.field_value(214, 3)
+    assert monitor.look().faults(gpu.uuid) == {}
+    gpu.field_value(214, 4)
+    assert monitor.look().faults(gpu.uuid) == {"nvlink-recovery": Need.WATCH}
+
+
 def test_d22_errors_on_links_count_by_rate_and_not_by_lifetime(monitor) -> None:
     gpu = monitor.node.machine.gpu(0)
     counters = [0] * 18 * 5

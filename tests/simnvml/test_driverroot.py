@@ -132,6 +132,16 @@ def test_a_gpu_off_the_bus_leaves_the_trees(make_machine, tmp_path) -> None:
     assert (tmp_path / "dev/nvidia0").exists()
 
 
+def test_a_lost_gpu_that_is_still_on_the_bus_reads_as_ones(make_machine, tmp_path) -> None:
+    machine = make_machine("h100x2")
+    lost, well = (tmp_path / "sys/bus/pci/devices" / machine.gpu(slot).pci for slot in range(2))
+    machine.gpu(0).lose()
+    render(machine, tmp_path, nodes=False)
+    assert (lost / "config").read_bytes()[:4] == b"\xff" * 4
+    assert (well / "config").read_bytes()[:2] == b"\xde\x10"
+    assert (well / "driver").readlink().name == "nvidia"
+
+
 def test_nvidia_smi_of_the_root_lists_gpus_and_partitions(nvml, make_machine, tmp_path) -> None:
     machine = make_machine("h100x2")
     _, _, uuid = partition(start(mig=True), "2g.20gb")

@@ -97,6 +97,36 @@ def test_remapping_is_hidden_once_there_are_instances(nvml, make_machine) -> Non
     assert pending.nvmlReturn == n.NVML_ERROR_NOT_SUPPORTED
 
 
+def test_pages_are_retired_only_where_a_test_says_so(nvml, make_machine) -> None:
+    machine = make_machine()
+    gpu = start()
+    double_bit = n.NVML_PAGE_RETIREMENT_CAUSE_DOUBLE_BIT_ECC_ERROR
+    assert code_of(n.nvmlDeviceGetRetiredPages, gpu, double_bit) == n.NVML_ERROR_NOT_SUPPORTED
+    machine.gpu(0).set(retired_pages=3)
+    assert len(n.nvmlDeviceGetRetiredPages(gpu, double_bit)) == 3
+    single_bit = n.NVML_PAGE_RETIREMENT_CAUSE_MULTIPLE_SINGLE_BIT_ECC_ERRORS
+    assert len(n.nvmlDeviceGetRetiredPages(gpu, single_bit)) == 0
+
+
+def test_errors_of_a_link_are_a_field_of_that_link(nvml, make_machine) -> None:
+    machine = make_machine()
+    gpu = start()
+    counters = [0] * 18 * 5
+    counters[5 * 3 + 2] = 77
+    machine.gpu(0).set(nvlink_errors=counters)
+    of_three, of_four, of_none = n.nvmlDeviceGetFieldValues(gpu, [(163, 3), (163, 4), (163, 18)])
+    assert (of_three.value.uiVal, of_four.value.uiVal) == (77, 0)
+    assert of_none.nvmlReturn == n.NVML_ERROR_NOT_SUPPORTED
+
+
+def test_what_runs_computes_and_draws_nothing(nvml, make_machine) -> None:
+    machine = make_machine()
+    gpu = start()
+    machine.gpu(0).process(4711, 1 << 30)
+    assert [p.pid for p in n.nvmlDeviceGetComputeRunningProcesses(gpu)] == [4711]
+    assert n.nvmlDeviceGetGraphicsRunningProcesses(gpu) == []
+
+
 def test_a_field_value_has_its_own_return_code(nvml, make_machine) -> None:
     machine = make_machine()
     gpu = start()

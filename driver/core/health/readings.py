@@ -115,8 +115,9 @@ class ModePair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuReadings:
-    """One look at one GPU. `links`: number -> active, of those that the board has; `link_errors`:
-    number -> errors since the driver was loaded; `load`: percent; `held`: a claim has it.
+    """One look at one GPU. Of links by number: `links` that the board has, whether they are active;
+    `link_errors` since the driver was loaded; `link_failures`, recoveries that failed (NVLink 5).
+    `load`: percent; `held`: a claim has it.
     """
 
     gpu: GpuUuid
@@ -131,6 +132,7 @@ class GpuReadings:
     inforom_well: Reading[bool] = None
     links: Reading[Mapping[int, bool]] = None
     link_errors: Reading[Mapping[int, int]] = None
+    link_failures: Reading[Mapping[int, int]] = None
     fabric: Reading[Fabric] = None
     clocks: Reading[Clocks] = None
     pcie: Reading[PcieLink] = None

@@ -42,6 +42,7 @@ class History:
     links_seen: frozenset[int] = frozenset()
     counted_at: float = 0.0
     link_errors: Mapping[int, int] = field(default_factory=dict)
+    link_failures: Mapping[int, int] = field(default_factory=dict)
     clock_looks: tuple[tuple[float, bool], ...] = ()
     fabric_since: float | None = None
     leak_since: float | None = None
@@ -53,10 +54,11 @@ def weigh_times(
     """What this look says in the light of earlier ones, and what the next one is to know."""
     links, history = _links(look, history)
     errors, history = _link_errors(look, history)
+    failures, history = _link_failures(look, history)
     clocks, history = _clocks(look, history, limits)
     fabric, history = _fabric(look, history, limits)
     memory, history = _memory(look, history, limits)
-    return [*links, *errors, *clocks, *fabric, *memory], history
+    return [*links, *errors, *failures, *clocks, *fabric, *memory], history
 
 
 def _told(look: GpuReadings, finding: Finding) -> list[Signal]:
@@ -109,6 +111,23 @@ def _link_errors(look: GpuReadings, history: History) -> tuple[list[Signal], His
         when=bool(bad),
         place=_numbers(bad),
     )
+    return _told(look, finding), history
+
+
+def _link_failures(look: GpuReadings, history: History) -> tuple[list[Signal], History]:
+    """Each one is a link that was down for a moment; whether it stays down, its state says."""
+    counts = look.link_failures
+    if isinstance(counts, Failed):
+        return [cannot_tell(look, "nvlink-recovery", counts)], history
+    if not counts:
+        return [], history
+    before = history.link_failures
+    history = replace(history, link_failures=counts)
+    if not before:
+        return [], history
+    bad = sorted(n for n, count in counts.items() if count > before.get(n, count))
+    text = f"recovering NVLinks {_numbers(bad)} failed since the last look"
+    finding = found("nvlink-recovery", Need.WATCH, text, when=bool(bad), place=_numbers(bad))
     return _told(look, finding), history
 
 

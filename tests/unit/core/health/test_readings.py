@@ -123,6 +123,7 @@ def test_what_each_state_asks_for(readings, expected) -> None:
         ("pcie", {"pcie-link"}),
         ("links", {"nvlink-down"}),
         ("link_errors", {"nvlink-errors"}),
+        ("link_failures", {"nvlink-recovery"}),
         ("clocks", {"clock-slowdown"}),
         ("fabric", {"fabric-state", "fabric-health"}),
         ("memory", {"memory-leftover"}),
@@ -166,6 +167,17 @@ def test_a_lifetime_count_of_link_errors_is_none_and_a_rate_is() -> None:
         *({}, {}),
     ]
     assert names(said[5], Well) == {"nvlink-errors"}
+
+
+def test_a_recovery_of_a_link_that_failed_is_told_when_it_is_new() -> None:
+    said = play(
+        Limits(),
+        look(0, link_failures={0: 7, 1: 0}),
+        look(10, link_failures={0: 7, 1: 1}),
+        look(20, link_failures={0: 7, 1: 1}),
+    )
+    assert [faults(each) for each in said] == [{}, {"nvlink-recovery": Need.WATCH}, {}]
+    assert names(said[2], Well) == {"nvlink-recovery"}
 
 
 def test_a_slowdown_counts_by_its_share_of_the_last_minutes() -> None:
