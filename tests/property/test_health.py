@@ -9,7 +9,8 @@ from hypothesis import given, settings, strategies as st
 
 from driver.core.health.evidence import take
 from driver.core.health.items import Evidence, Identity, Item, Kind
-from driver.core.health.judge import Judgements, JudgeSettings, Subject, judge
+from driver.core.health.judge import JudgeSettings, Subject, judge
+from driver.core.health.judgement import Judgements
 from driver.core.health.room import MAX_OPEN, MAX_SHOWN
 from driver.core.health.signals import (
     NODE,

@@ -12,7 +12,7 @@ from typing import Final
 
 from driver.core.devices import EVERY_SLOT
 from driver.core.health.items import Item, Kind
-from driver.core.health.judge import Judgement, Reason, State
+from driver.core.health.judgement import Judgement, Reason, State
 from driver.core.health.proof import Step
 from driver.core.health.signals import Need
 

@@ -1,57 +1,39 @@
 """From evidence to a judgement of every device: the worst of what concerns it.
 
-Why it exists: taints, the health stream, the node's condition, the refusal to prepare and what is
-explained to an operator must never say different things, so all are made from this one value. Must
-not know any of them, or what a signal is.
-
 A partition's fault concerns every device that would use its memory slots, and no other; a GPU's all
 devices of the GPU; the node's all devices. Time only ever makes a judgement worse: what cannot be
-told is waited for a while, then it withholds. `due` says when that is.
+told is waited for a while, then it withholds. `Judgements.due` says when that is. Must not know
+what a signal is, or what is done with a judgement.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from enum import StrEnum
+from dataclasses import dataclass
 from math import inf
 from typing import Final
 
 from driver.core.devices import EVERY_SLOT, Allocatable
 from driver.core.health.items import Evidence, Item, Kind
+from driver.core.health.judgement import READY, Judgement, Judgements, Reason, State
 from driver.core.health.probe import BUSY
-from driver.core.health.proof import Step, next_step
+from driver.core.health.proof import next_step
 from driver.core.health.room import SHOWN_SECONDS
 from driver.core.health.signals import Need, Source
 from driver.core.ids import DeviceName, GpuUuid
 
+__all__ = [
+    "READY",
+    "JudgeSettings",
+    "Judgement",
+    "Judgements",
+    "Reason",
+    "State",
+    "Subject",
+    "judge",
+    "subjects",
+]
 
-class State(StrEnum):
-    """From best to worst."""
-
-    READY = "ready"
-    DEGRADED = "degraded"
-    UNKNOWN = "unknown"
-    RESET = "reset"
-    REBOOT = "reboot"
-    OPERATOR = "operator"
-
-    @property
-    def rank(self) -> int:
-        return _RANK[self]
-
-    @property
-    def withheld(self) -> bool:
-        """No new claim gets it."""
-        return self.rank >= _RANK[State.UNKNOWN]
-
-    @property
-    def hard(self) -> bool:
-        """A claim that has it already is not prepared either."""
-        return self.rank >= _RANK[State.RESET]
-
-
-_RANK: Final = {state: at for at, state in enumerate(State)}
 _BY_NEED: Final = {
     Need.NOTHING: State.READY,
     Need.PROBE: State.DEGRADED,
@@ -87,57 +69,6 @@ class Subject:
     device: DeviceName
     gpu: GpuUuid
     slots: int = EVERY_SLOT
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reason:
-    """One item, what it makes of the device, and what is waited for next."""
-
-    item: Item
-    state: State
-    step: Step
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judgement:
-    """`reasons`: the worst first. `since`: when the first of those that decide was first seen."""
-
-    state: State = State.READY
-    reasons: tuple[Reason, ...] = ()
-    since: float | None = None
-
-    @property
-    def deciding(self) -> tuple[Reason, ...]:
-        """Those that make it what it is; nothing where it is ready."""
-        if self.state is State.READY:
-            return ()
-        return tuple(r for r in self.reasons if r.state is self.state)
-
-    @property
-    def waits_for(self) -> tuple[Step, ...]:
-        """All that has to happen before a claim may have it."""
-        steps = {r.step for r in self.reasons if r.state.withheld}
-        return tuple(step for step in Step if step in steps)
-
-
-READY: Final = Judgement()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judgements:
-    """`gpus`: also those that have no device any more. `node`: what concerns it as a whole. `due`:
-    when time alone would change this, if ever.
-    """
-
-    devices: Mapping[DeviceName, Judgement] = field(default_factory=dict)
-    gpus: Mapping[GpuUuid, Judgement] = field(default_factory=dict)
-    node: Judgement = READY
-    due: float | None = None
-
-    @property
-    def state(self) -> State:
-        """The worst of the node and of all its GPUs, also of those that are missing."""
-        return max((self.node, *self.gpus.values()), key=lambda each: each.state.rank).state
 
 
 def subjects(devices: Mapping[DeviceName, Allocatable]) -> tuple[Subject, ...]:

@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterator
 from typing import Final
 
 from api.resource.types import Taint, TaintEffect
-from driver.core.health.judge import Judgement, Reason, State
+from driver.core.health.judgement import Judgement, Reason, State
 
 FAULT: Final = "fault"
 UNKNOWN: Final = "unknown"

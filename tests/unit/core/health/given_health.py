@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from driver.core.health.evidence import begun, take
 from driver.core.health.items import Evidence, Identity
-from driver.core.health.judge import Judgement, Judgements, JudgeSettings, State, Subject, judge
+from driver.core.health.judge import JudgeSettings, Subject, judge
+from driver.core.health.judgement import Judgement, Judgements, State
 from driver.core.health.signals import (
     NODE,
     Acknowledged,

@@ -6,7 +6,7 @@ import pytest
 
 from driver.core.health.evidence import damaged, unasked
 from driver.core.health.items import DAMAGED, Identity
-from driver.core.health.judge import State
+from driver.core.health.judgement import State
 from driver.core.health.proof import Step
 from driver.core.health.signals import NODE, Need, Scope, Signal, Source
 from tests.unit.core.health.given_health import (

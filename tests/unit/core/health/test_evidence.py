@@ -8,7 +8,7 @@ import pytest
 
 from driver.core.health.evidence import MAX_DETAIL, MAX_TRIES, probe_started, take
 from driver.core.health.items import TOO_MANY, Identity, Kind
-from driver.core.health.judge import State
+from driver.core.health.judgement import State
 from driver.core.health.room import DAY, MAX_GPUS, MAX_OPEN, MAX_SHOWN
 from driver.core.health.signals import Fault, Need, Scope, Source
 from driver.core.health.wishes import wanted_probes
@@ -81,6 +81,14 @@ def test_two_sources_of_one_fault_count_as_one_return():
         assert {i.returns for i in node.evidence.items.values()} == {start // 10 - 1}
         node.live(reset(start + 1), passed(start + 2))
     assert node.names() == set()
+
+
+def test_of_two_items_that_end_at_once_the_one_that_came_back_more_often_counts():
+    node = lived([fault("xid-95", at=10), reset(11), passed(12)])
+    node.live(fault("xid-95", Need.WATCH, 19, by=Source.EVENTS), fault("xid-95", at=20))
+    node.live(fault("xid-95", at=20.5, by=Source.EVENTS), reset(21), passed(22))
+    node.live(fault("xid-95", at=30))
+    assert node.state() is State.REBOOT
 
 
 def test_a_late_copy_of_a_cleared_fault_is_no_return():

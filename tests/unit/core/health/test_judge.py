@@ -10,7 +10,8 @@ from driver.core.choices import Choices
 from driver.core.devices import EVERY_SLOT
 from driver.core.health.evidence import token
 from driver.core.health.explain import explain, moment, summary
-from driver.core.health.judge import State, Subject, judge, subjects
+from driver.core.health.judge import Subject, judge, subjects
+from driver.core.health.judgement import State
 from driver.core.health.signals import Need, Scope, Source
 from driver.core.health.taints import taints
 from driver.core.ids import DeviceName, GpuUuid
