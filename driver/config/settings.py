@@ -157,8 +157,30 @@ class PluginSettings(BaseModel):
     nvml_hang_seconds: _Seconds = Field(
         10.0, description="seconds after which a look through NVML is given up"
     )
-    kmsg_path: _AbsolutePath = Field(
-        Path("/dev/kmsg"), description="the kernel's log, where the driver tells of faults"
+    unknown_seconds: _Seconds = Field(
+        60.0,
+        description="seconds after which a GPU that cannot be looked at is withheld",
+    )
+    no_execute_faults: Annotated[tuple[str, ...], BeforeValidator(split_list)] = Field(
+        (),
+        description="names of faults that end the pods of a device, such as xid-95,"
+        " comma-separated; without one, faults only keep new pods away",
+    )
+    probe_deadline_seconds: _Seconds = Field(
+        30.0, description="seconds after which a health probe is killed"
+    )
+    probe_period_seconds: Annotated[float, Field(ge=0, le=604800, allow_inf_nan=False)] = Field(
+        0.0, description="seconds between probes of an idle GPU that nothing asked for; 0: none"
+    )
+    xid_catalogue: _OptionalPath = Field(
+        None, description="file of what each Xid means; without it, the one that is built in"
+    )
+    kmsg_user_records: bool = Field(
+        False, description="also believe what programs write into the kernel's log; for tests"
+    )
+    kmsg_path: _OptionalPath = Field(
+        Path("/dev/kmsg"),
+        description="the kernel's log, where the driver tells of faults; empty: not read",
     )
     dcgm_url: Annotated[str, AfterValidator(optional_url)] = Field(
         "", description="metrics of a dcgm-exporter on this node, as a second witness; empty: none"

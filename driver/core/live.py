@@ -135,3 +135,14 @@ def _reasons(
 
 def _no_schedule(driver: str, family: str, value: str) -> Taint:
     return Taint(key=f"{driver}/{family}", value=value, effect=TaintEffect.NO_SCHEDULE)
+
+
+def joined(
+    *each: Mapping[DeviceName, tuple[Taint, ...]],
+) -> Mapping[DeviceName, tuple[Taint, ...]]:
+    """All taints of every device, from several reasons."""
+    found: dict[DeviceName, tuple[Taint, ...]] = {}
+    for taints in each:
+        for name, more in taints.items():
+            found[name] = (*found.get(name, ()), *more)
+    return found

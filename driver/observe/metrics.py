@@ -8,6 +8,7 @@ Must not know who calls, or how metrics are served.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from prometheus_client import (
@@ -23,6 +24,8 @@ from prometheus_client import (
 from driver.ports.kubelet import RpcOutcome
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
+
+GPU_STATES: Final = ("ready", "degraded", "unknown", "reset", "reboot", "operator")
 
 _RPC_BUCKETS: Final = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 45)
 """Seconds; the last is the kubelet's own time limit."""
@@ -79,6 +82,37 @@ class Metrics:
             ("choice",),
             registry=registry,
         )
+        self._faults = Counter(
+            "tessera_health_faults_total",
+            "Faults that a source has told, by source; each time that it is told",
+            ("source",),
+            registry=registry,
+        )
+        self._kernel_records = Counter(
+            "tessera_kernel_records_total",
+            "Records of the kernel log that concern GPUs, or try to: told, forged, unreadable or"
+            " not-understood",
+            ("kind",),
+            registry=registry,
+        )
+        self._probes = Counter(
+            "tessera_probes_total",
+            "Health probes, by how they ended",
+            ("outcome",),
+            registry=registry,
+        )
+        self._transitions = Counter(
+            "tessera_health_transitions_total",
+            "Changes of a GPU's state, by the state that it came to",
+            ("state",),
+            registry=registry,
+        )
+        self._gpus = Gauge(
+            "tessera_gpus",
+            "GPUs by state, each by the worst of its devices",
+            ("state",),
+            registry=registry,
+        )
         self._claims = Gauge(
             "tessera_prepared_claims", "Claims prepared on this node", registry=registry
         )
@@ -119,6 +153,22 @@ class Metrics:
 
     def allocated(self, *, as_chosen: bool) -> None:
         self._allocations.labels("policy" if as_chosen else "other").inc()
+
+    def health_fault(self, source: str) -> None:
+        self._faults.labels(source).inc()
+
+    def kernel_record(self, kind: str) -> None:
+        self._kernel_records.labels(kind).inc()
+
+    def probed(self, outcome: str) -> None:
+        self._probes.labels(outcome).inc()
+
+    def health_changed(self, state: str) -> None:
+        self._transitions.labels(state).inc()
+
+    def set_gpu_states(self, states: Mapping[str, int]) -> None:
+        for state in GPU_STATES:
+            self._gpus.labels(state).set(states.get(state, 0))
 
     def set_prepared_claims(self, count: int) -> None:
         self._claims.set(count)

@@ -16,16 +16,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, Protocol
 
 from api.resource.claim import ResourceClaim
 from driver.core.bind import Crowded, bind, recall, unbound
 from driver.core.cdi import build_spec
 from driver.core.claims import Intent, own_results, read_intent
 from driver.core.errors import ClaimError, NvmlError, StateError, StateTooNew
-from driver.core.ids import ClaimUID, GpuUuid
+from driver.core.ids import ClaimUID, DeviceName, GpuUuid
 from driver.core.inventory import Inventory
 from driver.core.ledger import Entry, Phase, answers, conflict, entry_for, same_claim, with_made
 from driver.core.prepare import MakePartition, plan_steps
@@ -53,6 +53,18 @@ _LOOK_AGAIN: Final = 0.5
 """Seconds between looks for devices that a second plugin, or recovery, has released."""
 
 
+class Fitness(Protocol):
+    """Whether devices may be used, and that they are wanted."""
+
+    def refusal(self, devices: Iterable[tuple[DeviceName, GpuUuid]]) -> str:
+        """Why none of them may be prepared; empty where nothing hard is held against them."""
+        ...
+
+    def make_way(self, gpus: Collection[GpuUuid]) -> None:
+        """End whatever else is done with these GPUs: a claim needs them."""
+        ...
+
+
 class Claims:
     """Implements `driver.ports.kubelet.ClaimService`."""
 
@@ -71,6 +83,7 @@ class Claims:
         turns: Turns,
         on_change: Callable[[int], None] = lambda _: None,
         on_prepared: Callable[[Entry], None] = lambda _: None,
+        health: Fitness | None = None,
         patience: float = 10.0,
     ) -> None:
         """`on_change` is told how many claims are prepared, `on_prepared` each that is new.
@@ -89,6 +102,7 @@ class Claims:
         self._turns = turns
         self._on_change = on_change
         self._on_prepared = on_prepared
+        self._health = health
         self._patience = patience
         self._released = threading.Condition()
         self._releases = 0
@@ -148,7 +162,19 @@ class Claims:
                 return known
             log.warning("partitions are gone, made anew", claim=ref.uid, devices=gone)
         intent = read_intent(claim, uid=ref.uid, driver=driver, pool=pool, inventory=inventory)
+        self._check_health(intent)
         return self._hand_out_when_free(intent, inventory, deadline)
+
+    def _check_health(self, intent: Intent) -> None:
+        """A claim that was prepared before keeps what it has; a new one gets nothing that is sick.
+        Admin access is for those who look into it.
+        """
+        if self._health is None:
+            return
+        wanted = [w.device for w in intent.wanted if not w.admin_access]
+        if sick := self._health.refusal((d.name, d.gpu.uuid) for d in wanted):
+            raise ClaimError(f"claim {intent.namespace}/{intent.name}: {sick}")
+        self._health.make_way(intent.gpus)
 
     def _named(self, known: Entry, claim: ResourceClaim) -> Entry:
         """What recovery could make again only in part is whole now that its claim is known."""

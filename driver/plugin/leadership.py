@@ -30,8 +30,8 @@ Run = Callable[[threading.Event], None]
 
 
 class Leadership:
-    """`follows` is called when another plugin of this node turns out to lead; `failed` with why
-    nobody can know.
+    """`leads` is called when we lead, before anything runs under the lead; `follows` when another
+    plugin of this node turns out to; `failed` with why nobody can know.
     """
 
     def __init__(
@@ -40,8 +40,10 @@ class Leadership:
         *,
         follows: Callable[[], None],
         failed: Callable[[str], None],
+        leads: Callable[[], None] = lambda: None,
     ) -> None:
         self._locks = locks
+        self._leads = leads
         self._follows = follows
         self._failed = failed
         self._decided = threading.Event()
@@ -51,7 +53,10 @@ class Leadership:
 
     def run(self, stop: threading.Event) -> None:
         """Takes the lead as soon as it is free, lets go of it after `stop`."""
-        self._leading = self._take(stop)
+        leading = self._take(stop)
+        if leading:
+            self._leads()
+        self._leading = leading
         self._decided.set()
         if not self._leading:
             return

@@ -15,14 +15,14 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Final, Protocol
 
 from api.resource.codec import StoredSlice
-from api.resource.types import Pool
+from api.resource.types import Pool, Taint
 from driver.core.choices import Choices
 from driver.core.described import Described, describe_node
 from driver.core.errors import ContractError, KubeConflict, KubeError, KubeInvalid
-from driver.core.ids import ClaimUID
+from driver.core.ids import ClaimUID, DeviceName
 from driver.core.inventory import Inventory
 from driver.core.ledger import Entry
-from driver.core.live import withholding_taints
+from driver.core.live import joined, withholding_taints
 from driver.core.occupancy import NOTHING
 from driver.core.pools import kept_devices, offer
 from driver.core.reorder import settle
@@ -54,7 +54,8 @@ class Publisher:
     """`follow` makes the reflector of our slices once the API version is known, and runs it; and
     that of claims, where the order follows allocations.
 
-    `resync`: seconds between looks without a cause. `entries`: what the ledger holds.
+    `resync`: seconds between looks without a cause. `entries`: what the ledger holds. `sick`: the
+    taints of devices that are not fit for work.
     """
 
     def __init__(
@@ -73,8 +74,10 @@ class Publisher:
         resync: float,
         pauses: Pauses,
         wakeup: Wakeup,
+        sick: Callable[[], Mapping[DeviceName, tuple[Taint, ...]]] = dict,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._sick = sick
         self._identity = identity
         self._hardware = hardware
         self._served = served
@@ -98,7 +101,7 @@ class Publisher:
         self._prepared = 0
 
     def changed(self) -> None:
-        """The hardware is not as it was."""
+        """The hardware, or its health, is not as it was."""
         self._agenda.changed()
 
     def slice_changed(self, change: Change) -> None:
@@ -185,12 +188,15 @@ class Publisher:
             described,
             live=in_use.soon if in_use.behind <= MOST_BEHIND else NOTHING,
             kept=kept_devices(stored, in_use=in_use.devices),
-            taints=withholding_taints(
-                described.inventory,
-                in_use.live,
-                self._hardware.foreign,
-                self._choices,
-                driver=self._identity.driver,
+            taints=joined(
+                withholding_taints(
+                    described.inventory,
+                    in_use.live,
+                    self._hardware.foreign,
+                    self._choices,
+                    driver=self._identity.driver,
+                ),
+                self._sick(),
             ),
         )
         if not self._choices.follow:

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from api.resource.types import Taint
 from driver.config.settings import PluginSettings
 from driver.core.choices import Choices
 from driver.core.errors import NvmlError
-from driver.core.ids import ClaimUID
+from driver.core.ids import ClaimUID, DeviceName
 from driver.core.ledger import Entry
 from driver.core.snapshot import PciAddress
 from driver.kube.backoff import Backoff
@@ -123,6 +124,7 @@ def publisher(
     entries: Callable[[], Mapping[ClaimUID, Entry]],
     readiness: Readiness,
     metrics: Metrics,
+    sick: Callable[[], Mapping[DeviceName, tuple[Taint, ...]]],
 ) -> Publisher:
     """Woken by its reflectors, and by whoever calls `changed`."""
     chosen = choices(settings)
@@ -161,6 +163,7 @@ def publisher(
         resync=settings.resync_seconds,
         pauses=Backoff(base=0.5, cap=30.0),
         wakeup=supervisor.wakeup(),
+        sick=sick,
     )
     return made
 

@@ -22,6 +22,7 @@ class Reason(StrEnum):
     ORPHAN_REMOVED = "OrphanRemoved"
     LEDGER_REBUILT = "LedgerRebuilt"
     LEDGER_DAMAGED = "LedgerDamaged"
+    EVIDENCE_DAMAGED = "EvidenceDamaged"
     PREFLIGHT_PASSED = "PreflightPassed"
     PREFLIGHT_FAILED = "PreflightFailed"
     NODE_CORDONED = "NodeCordoned"

@@ -79,7 +79,7 @@ class DriverTree:
                 f" {', '.join(LIBRARY_FOLDERS)}; install the driver there, or set driver_root"
                 " (host_driver_root) to where it is"
             )
-        dev, host_dev = self._dev()
+        dev, host_dev = self.dev()
         optional = [name for name in _OPTIONAL if os.path.lexists(dev / name)]
         return DriverFiles(
             gpus={gpu.uuid: _gpu_node(dev, host_dev, gpu) for gpu in gpus},
@@ -97,7 +97,8 @@ class DriverTree:
             },
         )
 
-    def _dev(self) -> tuple[Path, Path]:
+    def dev(self) -> tuple[Path, Path]:
+        """The folder of device nodes, as we see it and as the container runtime does."""
         own = self._roots.root / "dev"
         if (own / _CONTROL).exists():
             return own, self._roots.host_root / "dev"

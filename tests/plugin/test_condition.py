@@ -110,6 +110,21 @@ def test_a_restart_keeps_the_time_of_the_transition(client):
     assert conditions(client)[CONDITION]["lastTransitionTime"] == "2026-01-02T03:04:05Z"
 
 
+def test_a_restart_writes_nothing_while_what_is_stored_says_it_all(client):
+    clock = Clock()
+    first = writer(client, clock)
+    first.set(SICK)
+    first.write()
+    clock.tick(100)
+    second = writer(client, clock)
+    second.set(SICK)
+    assert second.write() == 200
+    assert conditions(client)[CONDITION]["lastHeartbeatTime"] == "2026-01-02T03:04:05Z"
+    clock.tick(200)
+    assert second.write() == 300
+    assert conditions(client)[CONDITION]["lastHeartbeatTime"] == "2026-01-02T03:09:05Z"
+
+
 def test_a_refused_write_is_tried_again_with_the_newest_condition(client, api):
     made = writer(client, Clock())
     made.set(SICK)

@@ -11,7 +11,7 @@ Must not know how the judgement came about.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, Literal
@@ -29,6 +29,7 @@ CONDITION: Final = "GPUReady"
 HEARTBEAT: Final = 300.0
 """Seconds; as often as the kubelet's own status without a change."""
 _MANAGER: Final = "tessera-health"
+_TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,9 +87,15 @@ class NodeCondition:
         if wanted is None:
             return None
         try:
-            since = self._since or self._read()
-            now = self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
-            since = since if since and since[0] == wanted.status else (wanted.status, now)
+            since = self._since
+            if since is None:
+                stored = self._read()
+                if (rest := self._fresh(stored, wanted)) > 0:
+                    self._since = stored["status"], stored["lastTransitionTime"]
+                    return rest
+                since = stored.get("status", ""), stored.get("lastTransitionTime", "")
+            now = self._now().strftime(_TIME)
+            since = since if since[0] == wanted.status and since[1] else (wanted.status, now)
             self._api.apply_status(NODES, self._body(wanted, since[1], now), manager=_MANAGER)
         except KubeNotFound:
             # A Node that is made anew has no condition, whatever the old one had.
@@ -104,12 +111,22 @@ class NodeCondition:
         # What was set meanwhile has woken us already.
         return self._heartbeat
 
-    def _read(self) -> tuple[str, str] | None:
+    def _read(self) -> Mapping[str, str]:
+        """The condition as it is stored; empty: the node has none."""
         conditions = (self._api.get(NODES, self._node).get("status") or {}).get("conditions") or ()
-        for each in conditions:
-            if each.get("type") == CONDITION:
-                return each.get("status", ""), each.get("lastTransitionTime") or ""
-        return None
+        return next((each for each in conditions if each.get("type") == CONDITION), {})
+
+    def _fresh(self, stored: Mapping[str, str], wanted: Condition) -> float:
+        """For how many seconds what is stored still says all that there is to say."""
+        told = stored.get("status"), stored.get("reason"), stored.get("message")
+        if told != (wanted.status, wanted.reason, wanted.message):
+            return 0
+        try:
+            beat = datetime.strptime(stored["lastHeartbeatTime"], _TIME).replace(tzinfo=UTC)
+            _ = stored["lastTransitionTime"]
+        except (KeyError, ValueError):
+            return 0
+        return min(self._heartbeat - (self._now() - beat).total_seconds(), self._heartbeat)
 
     def _body(self, wanted: Condition, since: str, now: str) -> dict[str, object]:
         """Server-side apply: our condition only; the others belong to the kubelet."""

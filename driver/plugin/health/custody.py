@@ -1,0 +1,165 @@
+"""Holds the evidence of this node: one value, changed under a lock, stored before it is acted on.
+
+Why it exists: sources speak from many threads, and what they say must not be lost by a crash that
+follows. Only the plugin that leads takes evidence in; one that stands by reads what is stored, so
+that it refuses what is withheld, and reads it again when it comes to lead.
+
+Must not know what is done about a change, or any source.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable
+from typing import Final, Protocol
+
+from driver.core.errors import StateError
+from driver.core.health.acknowledge import check
+from driver.core.health.evidence import probe_started, take, unasked
+from driver.core.health.items import RECOVERY, Evidence, Identity
+from driver.core.health.settle import settle
+from driver.core.health.signals import Acknowledged, Fault, Need, Scope, Signal, Source
+from driver.observe.logs import Log
+
+log = Log(__name__)
+
+_SAVE_AGAIN: Final = 5.0
+"""Seconds until evidence that could not be written is tried again."""
+
+
+class EvidenceStore(Protocol):
+    """See `driver.state.evidence.EvidenceFile`."""
+
+    def load(self, *, boot_id: str, now: float) -> Evidence: ...
+
+    def save(self, evidence: Evidence, *, now: float) -> float | None: ...
+
+
+class Custody:
+    """Safe for several threads. `identity`: what is on the node now. `silent`: sources that are
+    switched off, of which nothing is expected any more.
+    """
+
+    def __init__(
+        self,
+        store: EvidenceStore,
+        *,
+        boot_id: str,
+        identity: Callable[[], Identity],
+        silent: Collection[Source] = (),
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._store = store
+        self._boot_id = boot_id
+        self._identity = identity
+        self._silent = silent
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._on_change: Callable[[bool], None] = lambda _: None
+        self._leading = False
+        self._save_at: float | None = None
+        self._unsaved = ""
+        self._evidence = self._loaded()
+
+    def subscribe(self, on_change: Callable[[bool], None]) -> None:
+        """`on_change(weighty)` is called in the thread that brought the change, after it is stored;
+        not weighty is what is only shown.
+        """
+        self._on_change = on_change
+
+    @property
+    def evidence(self) -> Evidence:
+        return self._evidence
+
+    @property
+    def unsaved(self) -> str:
+        """Why the evidence is not on disk as it is; empty: it is."""
+        return self._unsaved
+
+    def lead(self) -> None:
+        """From now on we take evidence in. The plugin that led before may have stored more."""
+        with self._lock:
+            if self._leading:
+                return
+            self._leading = True
+            self._evidence = self._loaded()
+        self._on_change(True)
+
+    def take(self, *signals: Signal) -> bool:
+        """Whether it says anything new."""
+        return self._change(
+            lambda evidence: self._taken(evidence, signals), weighty=any(map(_weighty, signals))
+        )
+
+    def settled(self, signals: Iterable[Signal], *, since: float) -> None:
+        """`signals`: what a sign of `since` amounts to, now that the GPU's own advice is known."""
+        told = tuple(signals)
+        for signal in told:
+            if isinstance(signal, Fault):
+                self._change(lambda e, s=signal: settle(e, s, since=since), weighty=True)  # type: ignore[misc]
+        self.take(*(s for s in told if not _is_mild(s)))
+
+    def acknowledge(self, wanted: Acknowledged) -> None:
+        """NotAcknowledged says why not, and what to do instead."""
+        check(self._evidence, wanted, self._identity())
+        self.take(wanted)
+
+    def probe_started(self, scope: Scope) -> None:
+        with self._lock:
+            # Not stored, and nothing follows from it but when the next one is due.
+            self._evidence = probe_started(self._evidence, scope, self._clock())
+
+    def due(self) -> float | None:
+        """When `keep` should be called; None: all is stored."""
+        return self._save_at
+
+    def keep(self) -> None:
+        """Store what was put off, or could not be stored."""
+        with self._lock:
+            if self._save_at is not None and self._clock() >= self._save_at:
+                self._save()
+
+    def _change(self, change: Callable[[Evidence], Evidence], *, weighty: bool) -> bool:
+        with self._lock:
+            after = change(self._evidence)
+            if after is self._evidence:
+                return False
+            self._evidence = after
+            self._save()
+        self._on_change(weighty)
+        return True
+
+    def _taken(self, evidence: Evidence, signals: Iterable[Signal]) -> Evidence:
+        identity = self._identity()
+        for signal in signals:
+            evidence = take(
+                evidence, signal, boot_id=self._boot_id, now=self._clock(), identity=identity
+            )
+        return evidence
+
+    def _loaded(self) -> Evidence:
+        now = self._clock()
+        return unasked(self._store.load(boot_id=self._boot_id, now=now), self._silent)
+
+    def _save(self) -> None:
+        """A disk that is full must not keep a sick GPU on offer: what is not stored counts too."""
+        now = self._clock()
+        try:
+            self._save_at = self._store.save(self._evidence, now=now)
+        except StateError as error:
+            self._save_at = now + _SAVE_AGAIN
+            if str(error) != self._unsaved:
+                log.error("evidence is not stored; a restart would forget it", reason=str(error))
+            self._unsaved = str(error)
+        else:
+            self._unsaved = ""
+
+
+def _is_mild(signal: Signal) -> bool:
+    """Taken again, it would count as a newer sign of what it is meant to weaken."""
+    return isinstance(signal, Fault) and signal.name != RECOVERY
+
+
+def _weighty(signal: Signal) -> bool:
+    return not isinstance(signal, Fault) or signal.need is not Need.NOTHING

@@ -1,0 +1,209 @@
+"""Weighs what the kernel's log and NVML's events tell, and asks again what the GPU itself wants.
+
+Why it exists: the driver renews its recovery action a moment after an error, so the first answer
+may be too mild. The catalogue counts at once; for some seconds the action is read again, and what
+it says then may take the fault's weight away or add to it.
+
+Must not know readers; nor evidence, which it only feeds.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
+
+from driver.core.health.catalogue import Catalogue
+from driver.core.health.kernel_log import Event, Forged, KernelLog, NotUnderstood, feed
+from driver.core.health.kmsg import KERNEL, UnreadableRecord, parse_record
+from driver.core.health.readings import GpuReadings, NodeReadings
+from driver.core.health.signals import Fault, Need, Signal, Source
+from driver.core.health.verdict import judge
+from driver.core.health.verdict_known import REASK_SECONDS, Judgement, Known
+from driver.core.health.verdict_xid import judge_xid
+from driver.core.health.xid import Xid
+from driver.core.ids import GpuUuid
+from driver.observe.logs import Log
+from driver.plugin.health.custody import Custody
+from driver.plugin.health.places import Places
+from driver.plugin.supervise import Wakeup
+from driver.ports.health import RawRecord, XidSeen
+
+log = Log(__name__)
+
+USER: Final = 1
+"""The facility of what programs write into the kernel's log."""
+_ASKS: Final = (0.3, 1.0, 2.5, REASK_SECONDS)
+"""Seconds after a sign at which the recovery action is read again."""
+_GIVES_UP: Final = 60.0
+"""Seconds after which a GPU that does not answer is not asked for this sign any more."""
+_MOST: Final = 256
+
+
+class KernelMetrics(Protocol):
+    def kernel_record(self, kind: str) -> None: ...
+
+
+@dataclass(slots=True)
+class _Open:
+    """A sign that waits for the recovery action: judged again when that was read late enough."""
+
+    event: Event
+    gpu: GpuUuid
+    at: float
+    source: Source
+    asked: int = 0
+
+
+class KernelWitness:
+    """`run` in a thread of its own; `record`, `xid` and `looked` from those of the sources.
+
+    `look_soon` makes the poll read the GPUs again. `user_records`: also believe what programs
+    write, for tests on machines whose kernel log nobody else can write to.
+    """
+
+    def __init__(
+        self,
+        custody: Custody,
+        places: Places,
+        catalogue: Catalogue,
+        *,
+        look_soon: Callable[[], None],
+        metrics: KernelMetrics,
+        wakeup: Wakeup,
+        user_records: bool = False,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._custody = custody
+        self._places = places
+        self._known = Known(catalogue=catalogue)
+        self._look_soon = look_soon
+        self._metrics = metrics
+        self._wakeup = wakeup
+        self._facilities = frozenset({KERNEL, USER} if user_records else {KERNEL})
+        self._clock = clock
+        self._state = KernelLog()
+        self._lock = threading.Lock()
+        self._open: dict[tuple[GpuUuid, str], _Open] = {}
+        self._read_at: dict[GpuUuid, float] = {}
+
+    def record(self, raw: RawRecord) -> bool:
+        """Whether it says something about a device. Stored when this returns."""
+        self._state, events = feed(self._state, parse_record(raw.data), facilities=self._facilities)
+        weighs = False
+        for event in events:
+            self._count(event)
+            known = self._with_places()
+            weighs |= self._tell(judge(event, known, at=raw.at), event, raw.at, Source.KERNEL)
+        return weighs
+
+    def xid(self, seen: XidSeen) -> None:
+        event = Xid(code=seen.code, gi=seen.gi, ci=seen.ci)
+        said = judge_xid(event, self._with_places(), at=seen.at, source=Source.EVENTS, gpu=seen.gpu)
+        self._tell(said, event, seen.at, Source.EVENTS)
+
+    def looked(self, found: NodeReadings) -> None:
+        """The poll has read the GPUs: their recovery actions, and the driver's branch."""
+        with self._lock:
+            actions = dict(self._known.actions)
+            for gpu, readings in found.gpus.items():
+                if isinstance(readings, GpuReadings) and isinstance(readings.recovery, int):
+                    actions[gpu], self._read_at[gpu] = readings.recovery, readings.at
+            self._known = replace(self._known, branch=found.branch, actions=actions)
+        self._settle()
+
+    def branch(self) -> int | None:
+        """The driver's, as the poll last read it."""
+        return self._known.branch
+
+    def run(self, stop: threading.Event) -> None:
+        """Asks for looks while a sign waits for one."""
+        while not stop.is_set():
+            self._wakeup.wait(self._ask())
+
+    def _tell(self, said: Judgement, event: Event, at: float, source: Source) -> bool:
+        if said.signals:
+            self._custody.take(*said.signals)
+        if said.ask_again is not None:
+            self._wait_for_action(event, said.ask_again, at, source)
+        return any(_weighs(signal) for signal in said.signals)
+
+    def _wait_for_action(self, event: Event, gpu: GpuUuid, at: float, source: Source) -> None:
+        """Once for each kind of sign and GPU: a storm asks no more often than one of it does."""
+        kind = str(event.code) if isinstance(event, Xid) else type(event).__name__
+        with self._lock:
+            known = self._open.get((gpu, kind))
+            if known is not None:
+                known.event, known.at = event, max(at, known.at)
+                return
+            if len(self._open) >= _MOST:
+                return
+            self._open[gpu, kind] = _Open(event=event, gpu=gpu, at=at, source=source)
+        self._wakeup.wake()
+
+    def _ask(self) -> float | None:
+        """Seconds until the next look is to be asked for; None: nothing waits."""
+        now = self._clock()
+        ask = False
+        with self._lock:
+            self._open = {k: o for k, o in self._open.items() if now - o.at < _GIVES_UP}
+            rests = []
+            for each in self._open.values():
+                due = each.at + _ASKS[min(each.asked, len(_ASKS) - 1)]
+                if each.asked >= len(_ASKS):
+                    due += _ASKS[-1] * (each.asked - len(_ASKS) + 1)
+                if due <= now:
+                    each.asked += 1
+                    ask = True
+                    due = now + _ASKS[0]
+                rests.append(due - now)
+        if ask:
+            self._look_soon()
+        return min(rests, default=None)
+
+    def _settle(self) -> None:
+        """Judge again what was waiting for an action that was read late enough after it."""
+        with self._lock:
+            ready = {
+                k: o
+                for k, o in self._open.items()
+                if self._read_at.get(o.gpu, 0.0) >= o.at + REASK_SECONDS
+            }
+            for key in ready:
+                del self._open[key]
+        for each in ready.values():
+            known = replace(self._with_places(), settled=True)
+            at = self._read_at[each.gpu]
+            if isinstance(each.event, Xid) and each.event.address is None:
+                said = judge_xid(each.event, known, at=at, source=each.source, gpu=each.gpu)
+            else:
+                said = judge(each.event, known, at=at, source=each.source)
+            self._custody.settled(said.signals, since=each.at)
+
+    def _with_places(self) -> Known:
+        """NVML's map is kept while it fails, and the log has its own."""
+        with self._lock:
+            gpus = {**self._state.gpus, **self._known.gpus, **self._places.addresses()}
+            minors = {**self._known.minors, **self._places.minors()}
+            if gpus != self._known.gpus or minors != self._known.minors:
+                self._known = replace(self._known, gpus=gpus, minors=minors)
+            return self._known
+
+    def _count(self, event: Event) -> None:
+        match event:
+            case Forged():
+                self._metrics.kernel_record("forged")
+                log.warning("kernel log: a forged line is not believed", text=event.text)
+            case UnreadableRecord():
+                self._metrics.kernel_record("unreadable")
+            case NotUnderstood():
+                self._metrics.kernel_record("not-understood")
+                log.warning("kernel log: a line of the driver is not understood", text=event.text)
+            case _:
+                self._metrics.kernel_record("told")
+
+
+def _weighs(signal: Signal) -> bool:
+    return not isinstance(signal, Fault) or signal.need is not Need.NOTHING

@@ -1,0 +1,105 @@
+"""Tells people what changed: Events on the node, the node's condition, metrics, log lines.
+
+Why it exists: each is a few words about the same change, made from one comparison of two
+judgements. Must not know evidence rules.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol
+
+from driver.core.health.explain import summary
+from driver.core.health.judge import READY, Judgement, Judgements, State
+from driver.core.ids import GpuUuid
+from driver.observe.logs import Log
+from driver.plugin.health.condition import Condition
+from driver.plugin.health.judged import Judged
+from driver.plugin.node import Hardware
+from driver.ports.events import Reason
+
+log = Log(__name__)
+
+_MESSAGE: Final = 900
+
+
+class StateMetrics(Protocol):
+    def set_gpu_states(self, states: Mapping[str, int]) -> None: ...
+
+    def health_changed(self, state: str) -> None: ...
+
+
+class Told:
+    """Called when the judgement is another one. `tell`: an Event about the node."""
+
+    def __init__(
+        self,
+        judged: Judged,
+        hardware: Hardware,
+        *,
+        tell: Callable[[Reason, str], None],
+        condition: Callable[[Condition], None],
+        metrics: StateMetrics,
+    ) -> None:
+        self._judged = judged
+        self._hardware = hardware
+        self._tell = tell
+        self._condition = condition
+        self._metrics = metrics
+        self._before: Mapping[GpuUuid, Judgement] = {}
+        judged.subscribe(self.changed)
+
+    def changed(self) -> None:
+        found = self._judged.judgements
+        if self._hardware.inventory is None and not found.gpus:
+            return
+        gpus = gpu_judgements(found)
+        for gpu, judgement in gpus.items():
+            before = self._before.get(gpu, READY)
+            if _head(before) != _head(judgement):
+                self._changed(gpu, before, judgement)
+        self._before = gpus
+        self._metrics.set_gpu_states(Counter(j.state.value for j in gpus.values()))
+        self._condition(condition_of(gpus, found.node))
+
+    def _changed(self, gpu: GpuUuid, before: Judgement, after: Judgement) -> None:
+        text = f"GPU {gpu}: {summary(after)}"
+        if before.state is not after.state:
+            self._metrics.health_changed(after.state.value)
+        if after.state.withheld:
+            log.warning("GPU or partition withheld", gpu=gpu, reason=summary(after))
+            self._tell(Reason.DEVICE_WITHHELD, text)
+        elif after.state is State.DEGRADED:
+            log.warning("GPU degraded", gpu=gpu, reason=summary(after))
+            self._tell(Reason.DEVICE_DEGRADED, text)
+        elif before.state is not State.READY:
+            log.info("GPU ready again", gpu=gpu)
+            self._tell(Reason.DEVICE_READY, text)
+
+
+def gpu_judgements(found: Judgements) -> Mapping[GpuUuid, Judgement]:
+    """By GPU, the worst of it and of what is on it."""
+    return found.gpus
+
+
+def condition_of(gpus: Mapping[GpuUuid, Judgement], node: Judgement) -> Condition:
+    """Counts, and the worst of each GPU that is not ready."""
+    ready = sum(1 for j in gpus.values() if not j.state.withheld)
+    notes = [f"{gpu}: {summary(j)}" for gpu, j in gpus.items() if j.state is not State.READY]
+    if node.state is not State.READY:
+        notes.insert(0, f"node: {summary(node)}")
+    text = "; ".join((f"{ready} of {len(gpus)} GPUs are ready", *notes))
+    message = text if len(text) <= _MESSAGE else text[: _MESSAGE - 3] + "..."
+    states = {j.state for j in gpus.values()} | {node.state}
+    if any(state.hard for state in states):
+        return Condition(status="False", reason="Withheld", message=message)
+    if State.UNKNOWN in states:
+        return Condition(status="Unknown", reason="CannotTell", message=message)
+    if State.DEGRADED in states:
+        return Condition(status="True", reason="Degraded", message=message)
+    return Condition(status="True", reason="AllReady", message=message)
+
+
+def _head(judgement: Judgement) -> tuple[State, str]:
+    return judgement.state, judgement.reasons[0].item.name if judgement.deciding else ""
