@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Final
 
-from driver.core.devices import EVERY_SLOT
 from driver.core.health.acknowledge import acknowledgeable, refusal
 from driver.core.health.items import (
     EVENTS,
@@ -139,7 +138,7 @@ def _covers(scope: Scope, item: Item, identity: Identity) -> bool:
     if scope.gi is None:
         return True
     slots = identity.places.get((scope.gpu, scope.gi))
-    return slots is not None and item.slots != EVERY_SLOT and item.slots & ~slots == 0
+    return slots is not None and item.slots & ~slots == 0
 
 
 def _first_time(item: Item, at: float | None) -> bool:

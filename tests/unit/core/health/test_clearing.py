@@ -270,6 +270,17 @@ def test_a_fault_of_the_node_ends_once_every_gpu_has_proved_itself():
     assert node.names() == set()
 
 
+def test_a_fault_of_the_node_seen_again_is_to_be_proved_by_every_gpu_again():
+    node = lived([fault("node-1", Need.PROBE, 10, on=None), passed(20, GPUS[3])])
+    node.live(fault("node-1", Need.PROBE, 30, on=None), *(passed(40, gpu) for gpu in GPUS[:3]))
+    assert (node.state("whole-0"), node.state("whole-3")) == (READY, DEGRADED)
+
+
+def test_what_was_only_shown_is_of_the_boot_before():
+    node = lived([fault("xid-13", Need.NOTHING, 10), fault("xid-95", at=10)]).reboot()
+    assert node.names() == {"xid-95"}
+
+
 @pytest.mark.parametrize("need", [Need.RESET, Need.REBOOT, Need.OPERATOR])
 def test_a_state_of_the_node_in_order_again_is_proved_by_probes_without_a_boot(need):
     """Case D31: the missing device node is back."""
