@@ -17,8 +17,7 @@ from typing import Final, Protocol
 from driver.core.errors import StateError
 from driver.core.health.acknowledge import check
 from driver.core.health.evidence import probe_started, take, unasked
-from driver.core.health.items import RECOVERY, Evidence, Identity
-from driver.core.health.settle import settle
+from driver.core.health.items import Evidence, Identity
 from driver.core.health.signals import Acknowledged, Fault, Need, Scope, Signal, Source
 from driver.observe.logs import Log
 
@@ -92,14 +91,6 @@ class Custody:
             lambda evidence: self._taken(evidence, signals), weighty=any(map(_weighty, signals))
         )
 
-    def settled(self, signals: Iterable[Signal], *, since: float) -> None:
-        """`signals`: what a sign of `since` amounts to, now that the GPU's own advice is known."""
-        told = tuple(signals)
-        for signal in told:
-            if isinstance(signal, Fault):
-                self._change(lambda e, s=signal: settle(e, s, since=since), weighty=True)  # type: ignore[misc]
-        self.take(*(s for s in told if not _is_mild(s)))
-
     def acknowledge(self, wanted: Acknowledged) -> None:
         """NotAcknowledged says why not, and what to do instead."""
         check(self._evidence, wanted, self._identity())
@@ -154,11 +145,6 @@ class Custody:
             self._unsaved = str(error)
         else:
             self._unsaved = ""
-
-
-def _is_mild(signal: Signal) -> bool:
-    """Taken again, it would count as a newer sign of what it is meant to weaken."""
-    return isinstance(signal, Fault) and signal.name != RECOVERY
 
 
 def _weighty(signal: Signal) -> bool:

@@ -11,15 +11,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from driver.core.health.catalogue import Catalogue
+from driver.core.health.items import RECOVERY, is_hard
 from driver.core.health.kernel_log import Event, Forged, KernelLog, NotUnderstood, feed
 from driver.core.health.kmsg import KERNEL, UnreadableRecord, parse_record
 from driver.core.health.readings import GpuReadings, NodeReadings
-from driver.core.health.signals import Fault, Need, Signal, Source
+from driver.core.health.signals import Fault, Need, Overruled, Signal, Source
 from driver.core.health.verdict import judge
 from driver.core.health.verdict_known import REASK_SECONDS, Judgement, Known
 from driver.core.health.verdict_xid import judge_xid
@@ -180,7 +181,7 @@ class KernelWitness:
                 said = judge_xid(each.event, known, at=at, source=each.source, gpu=each.gpu)
             else:
                 said = judge(each.event, known, at=at, source=each.source)
-            self._custody.settled(said.signals, since=each.at)
+            self._custody.take(*_settled(said.signals, at))
 
     def _with_places(self) -> Known:
         """NVML's map is kept while it fails, and the log has its own."""
@@ -203,6 +204,19 @@ class KernelWitness:
                 log.warning("kernel log: a line of the driver is not understood", text=event.text)
             case _:
                 self._metrics.kernel_record("told")
+
+
+def _settled(signals: Iterable[Signal], at: float) -> list[Signal]:
+    """A fault as it is judged now is no new sign of it; what is milder takes its weight away."""
+    found: list[Signal] = []
+    for signal in signals:
+        if not isinstance(signal, Fault) or signal.name == RECOVERY:
+            found.append(signal)
+        elif not is_hard(signal.need):
+            found.append(
+                Overruled(source=signal.source, scope=signal.scope, name=signal.name, at=at)
+            )
+    return found
 
 
 def _weighs(signal: Signal) -> bool:
