@@ -39,7 +39,11 @@ _LARGEST: Final = 1 << 20
 _AT_ONCE: Final = 1000
 """Records between two looks at whether we are to stop."""
 _PAUSES: Final = (1.0, 60.0)
-_SAVE_AFTER: Final = 30.0
+_SAVE_SOON: Final = 1.0
+_SAVE_LATE: Final = 30.0
+"""Seconds after a record that mattered, and after any other. Not at once: writing takes long enough
+to keep the next fault waiting, and faults come in bursts.
+"""
 
 
 class Device:
@@ -104,7 +108,7 @@ class KernelLog:
         self._buffer = _RECORD
         self._more = False
         self._at: Position | None = None
-        self._saved_at = uptime()
+        self._save_at: float | None = None
 
     def run(self, stop: threading.Event) -> None:
         pause, longest = _PAUSES
@@ -132,26 +136,26 @@ class KernelLog:
             poll.register(woken, select.POLLIN)
             self._sink(Well(source=Source.KERNEL, scope=NODE, name=KMSG, at=self._clock()))
             while not stop.is_set():
-                mattered = self._drain(fd)
-                self._save(at_once=mattered)
-                if not self._more:
-                    poll.poll(_SAVE_AFTER * 1000)
+                self._drain(fd)
+                rest = self._rest()
+                if rest == 0:
+                    self._save()
+                elif not self._more:
+                    poll.poll(rest)
         finally:
             self._device.close(fd)
-            self._save(at_once=True)
+            self._save()
 
-    def _drain(self, fd: int) -> bool:
-        """Whether a record mattered. Bounded, so that a flood does not keep us from stopping."""
-        mattered = False
+    def _drain(self, fd: int) -> None:
+        """Bounded, so that a flood does not keep us from stopping."""
+        self._more = True
         for _ in range(_AT_ONCE):
             data = self._read(fd)
             if data is None:
                 self._more = False
-                return mattered
+                return
             if data:
-                mattered |= self._take(data)
-        self._more = True
-        return mattered
+                self._take(data)
 
     def _read(self, fd: int) -> bytes | None:
         """A record; empty where one was lost; None where there is no more for now."""
@@ -180,7 +184,7 @@ class KernelLog:
             self.counts.oversized += 1
             self._device.skip(fd)
 
-    def _take(self, data: bytes) -> bool:
+    def _take(self, data: bytes) -> None:
         """Hand on what is new. A record without a header is new: the reader of it says what it is.
 
         Numbers start at 0 at each boot and grow by one; a jump is what we have lost.
@@ -190,7 +194,7 @@ class KernelLog:
         if header is not None and self._at is not None:
             number, micros = int(header[1]), int(header[2])
             if number <= self._at.sequence:
-                return False
+                return
             self.counts.lost += number - self._at.sequence - 1 if self._at.sequence >= 0 else 0
             at -= max(0.0, self._uptime() - micros / 1e6)
             mattered = self._on_record(RawRecord(data=data, at=at))
@@ -198,22 +202,28 @@ class KernelLog:
         else:
             mattered = self._on_record(RawRecord(data=data, at=at))
         self.counts.records += 1
-        return mattered
+        due = self._uptime() + (_SAVE_SOON if mattered else _SAVE_LATE)
+        self._save_at = due if self._save_at is None else min(due, self._save_at)
 
-    def _save(self, *, at_once: bool) -> None:
+    def _rest(self) -> float | None:
+        """Milliseconds until the place is to be stored; None: there is nothing to store."""
+        if self._save_at is None:
+            return None
+        return max(0.0, (self._save_at - self._uptime()) * 1000)
+
+    def _save(self) -> None:
         """Records that do not matter may be read twice, so their place is kept rarely."""
+        self._save_at = None
         if self._at is None or self._at.sequence < 0:
             return
-        if at_once or self._uptime() - self._saved_at >= _SAVE_AFTER:
-            self._saved_at = self._uptime()
-            try:
-                self._position.write(self._at)
-            except StateError as error:
-                # Worse than not to know the place after a restart: not to read on now.
-                log.warning(
-                    "place in the kernel log not stored, a restart may tell some records again",
-                    extra={"reason": str(error)},
-                )
+        try:
+            self._position.write(self._at)
+        except StateError as error:
+            # Worse than not to know the place after a restart: not to read on now.
+            log.warning(
+                "place in the kernel log not stored, a restart may tell some records again",
+                extra={"reason": str(error)},
+            )
 
     def _tell_unreadable(self, error: Exception) -> None:
         self.counts.unreadable += 1

@@ -84,12 +84,13 @@ def test_an_xid_is_handed_on_with_its_gpu_and_instances(listen) -> None:
     assert listener.looks.wait(5)
 
 
-def test_an_xid_arrives_in_milliseconds(listen) -> None:
+def test_an_xid_arrives_before_the_wait_is_over(listen, monkeypatch) -> None:
+    monkeypatch.setattr("driver.nvml.events._SLICE_MS", 4000)
     listener = listen()
     began = time.monotonic()
     listener.node.machine.gpu(0).xid(48)
     listener.xids.get(timeout=5)
-    assert time.monotonic() - began < 0.25
+    assert time.monotonic() - began < 3
 
 
 def test_a_new_recovery_action_says_what_the_poll_would_say(listen) -> None:
