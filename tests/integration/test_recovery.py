@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hack.fakeapi.kinds import find
+from hack.fakeapi.kinds import Kind
 from hack.fakekubelet import Claim
 from hack.fakekubelet.calls import Refused
 from hack.simnvml import driverroot
@@ -23,8 +23,7 @@ pytestmark = pytest.mark.timeout(180)
 FLAGS = ("--recovery-seconds=1", "--orphan-grace-seconds=1", "--rescan-seconds=1")
 COMPUTE = "nvmlGpuInstanceCreateComputeInstance"
 FLIPPED = 0x20
-EVENTS = find("events.k8s.io", "events")
-assert EVENTS is not None
+EVENTS = Kind(group="events.k8s.io", plural="events", kind="Event", namespaced=True)
 
 
 def run(bed: Testbed, name: str, profile: str = "") -> Claim:
@@ -211,16 +210,3 @@ def test_after_a_boot_the_same_claim_has_the_same_place_and_names(bed: Testbed) 
     bed.api.requests.wait(
         lambda _: files(bed.ledger).keys() == {f"{c.uid}.json" for c in claims}, timeout=30
     )
-
-
-def test_nvml_is_let_go_of_while_nobody_asks_and_opened_by_the_next_claim(bed: Testbed) -> None:
-    bed.start_plugin("--nvml-idle-seconds=0.2", "--recovery-seconds=3600", "--rescan-seconds=3600")
-    bed.machine.wait_calls("nvmlShutdown", 1, timeout=30)
-    assert bed.process is not None
-    maps = Path(f"/proc/{bed.process.pid}/maps")
-    assert "libnvidia-ml" not in maps.read_text()
-    claim = run(bed, "a", "1g.10gb")
-    bed.machine.wait_calls("nvmlShutdown", 2, timeout=30)
-    assert cuts(bed) == [(0, "1g.10gb", 6, True)]
-    bed.end_claim(claim)
-    assert cuts(bed) == []

@@ -6,7 +6,7 @@ from hypothesis import given, strategies as st
 
 from driver.core.errors import StateDamaged, StateTooNew
 from driver.core.ids import CdiId, ClaimUID, DeviceName, GpuUuid, PoolName
-from driver.core.ledger import Entry, Holding
+from driver.core.ledger import Entry, Holding, Phase
 from driver.state.ledger_file import decode, encode
 
 texts = st.text(st.characters(codec="utf-8"), max_size=12)
@@ -115,6 +115,20 @@ def test_a_field_that_a_later_version_added_is_ignored():
     body = json.loads(BODY) | {"partition": {"start": 4}}
     body["holdings"][0]["instance"] = 3
     assert read(sealed(json.dumps(body).encode())) == ONE
+
+
+def test_a_file_without_the_fields_of_later_versions_is_read():
+    """As the first version wrote it, which knew whole GPUs only."""
+    body = json.loads(BODY)
+    del body["phase"]
+    for holding in body["holdings"]:
+        for later in ("admin_access", "share_id", "slot"):
+            del holding[later]
+    found = read(sealed(json.dumps(body).encode()))
+    assert found.phase is Phase.COMPLETED
+    assert [(h.device, h.admin_access, h.slot) for h in found.holdings] == [
+        (h.device, False, None) for h in ONE.holdings
+    ]
 
 
 def test_a_later_format_is_named_with_what_to_do():
