@@ -107,18 +107,10 @@ def _escalated(need: Need, returns: int) -> Need:
 def _returns(evidence: Evidence, new: Item) -> int:
     if new.kind is not Kind.FAULT or not is_hard(new.weight):
         return 0
-    sort = Sort(new.scope.gpu, new.name)
-    still = [i.returns for i in evidence.items.values() if _is(i, sort) and i.hard]
-    if still:
-        return max(still)
-    past = evidence.cleared.get(sort)
+    past = evidence.cleared.get(Sort(new.scope.gpu, new.name))
     if past is None or new.last > past.at + DAY:
         return 0
     return past.returns + (new.last > past.at)
-
-
-def _is(item: Item, sort: Sort) -> bool:
-    return item.scope.gpu == sort.gpu and item.name == sort.name
 
 
 def _fitted(evidence: Evidence, new: Item) -> Item:

@@ -316,6 +316,13 @@ def test_a_partition_is_judged_alone_and_its_slots_keep_the_fault_when_it_is_gon
     assert node.live(passed(40, Scope(gpu=G0, gi=6))).state("part-0-0") is READY
 
 
+def test_an_instance_id_that_is_used_again_elsewhere_makes_both_places_sick():
+    node = lived([fault("xid-95", at=10, on=PART)])
+    node.identity = Identity(serials=IDENTITY.serials, places={(G0, 1): 0b1000})
+    node.live(fault("xid-95", at=20, on=PART))
+    assert {node.state(name) for name in ("small-0-1", "part-0-2")} == {State.RESET}
+
+
 def test_an_instance_that_nobody_knows_stands_for_its_gpu():
     node = lived([fault("xid-95", at=10, on=Scope(gpu=G0, gi=9, ci=0))])
     assert node.state("part-0-2") is State.RESET

@@ -164,6 +164,11 @@ def test_when_most_gpus_turn_sick_at_once_the_monitor_is_suspect(signals, state)
     assert node.state() is state
 
 
+def test_partitions_raise_no_suspicion():
+    node = lived([*sick(G1, G2), fault("look-7", at=10, on=PART, by=P)])
+    assert {node.state("whole-1"), node.state("part-0-0")} == {State.RESET}
+
+
 def test_two_gpus_are_too_few_to_suspect_anybody():
     few = Node(identity=Identity(serials={G0: "1", G1: "2"}))
     assert few.live(*sick(G0, G1)).state() is State.RESET

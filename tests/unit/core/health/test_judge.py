@@ -97,7 +97,7 @@ def test_an_applications_error_is_shown_for_a_while_and_then_is_not():
 
 def test_a_clock_set_back_makes_nothing_younger():
     node = lived([cannot_tell("nvml", 100), cannot_tell("nvml", 500)])
-    assert node.device("whole-0", 300).state is State.UNKNOWN
+    assert node.device("whole-0", 110).state is State.UNKNOWN
     node.now = 300.0
     assert node.live(well("nvml", 299)).state() is State.UNKNOWN
     assert node.live(well("nvml", 301)).state() is State.READY
