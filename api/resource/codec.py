@@ -64,6 +64,27 @@ class StoredSlice:
     taint_times: Mapping[tuple[str, Taint], str]
 
 
+class DeviceEncoder:
+    """Devices as JSON. One that comes again is not encoded again, as long as it is the same object;
+    what comes out is shared, and must not be changed.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[Device, str, JsonObject]] = {}
+
+    def encode(
+        self, device: Device, version: str, times: Mapping[tuple[str, Taint], str]
+    ) -> JsonObject:
+        known = self._known.get(device.name)
+        if known is not None and known[0] is device and known[1] == version:
+            return known[2]
+        made = _encode_device(device, version, times)
+        if not device.taints:
+            # Their times are not part of the device.
+            self._known[device.name] = device, version, made
+        return made
+
+
 def encode_slice(
     wanted: Slice,
     *,
@@ -72,8 +93,10 @@ def encode_slice(
     owner: NodeOwner,
     version: str,
     over: StoredSlice | None = None,
+    encoder: DeviceEncoder | None = None,
 ) -> JsonObject:
     """The whole object to create, or to put in the place of `over`, whose taint times are kept."""
+    encode = encoder.encode if encoder else _encode_device
     metadata: JsonObject = {k: v for k, v in over.metadata.items() if k in _KEPT} if over else {}
     metadata["name"] = wanted.name
     node = {"apiVersion": "v1", "kind": "Node", "name": owner.name, "uid": owner.uid}
@@ -90,7 +113,7 @@ def encode_slice(
     }
     # An empty list is left out: to the server it is present, and devices exclude counters.
     if wanted.devices:
-        spec["devices"] = [_encode_device(d, version, times) for d in wanted.devices]
+        spec["devices"] = [encode(d, version, times) for d in wanted.devices]
     if wanted.counter_sets:
         spec["sharedCounters"] = [
             {"name": s.name, "counters": _counters(s.counters)} for s in wanted.counter_sets

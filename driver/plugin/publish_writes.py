@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
-from api.resource.codec import NodeOwner, StoredSlice, encode_slice
+from api.resource.codec import DeviceEncoder, NodeOwner, StoredSlice, encode_slice
 from api.resource.types import Pool
 from driver.core.diff import Delete, Put, Write, plan_writes
 from driver.core.errors import KubeNotFound
@@ -37,6 +37,7 @@ class SliceWriter:
         self._metrics = metrics
         self._wrote = wrote
         self._owner: NodeOwner | None = None
+        self._encoder = DeviceEncoder()
 
     def write(
         self, pool: Pool, stored: Collection[StoredSlice], served: Served, into: StoredSlices
@@ -96,6 +97,7 @@ class SliceWriter:
                     owner=self._owner or self.read_owner(),
                     version=served.version,
                     over=over,
+                    encoder=self._encoder,
                 )
                 send = self._api.create if over is None else self._api.replace
                 answer = send(served.slices, body)

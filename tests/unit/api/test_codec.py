@@ -1,10 +1,11 @@
 """What is sent to the server, to the byte, and what is made of its answers."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from api.resource.codec import NodeOwner, decode_stored, encode_slice
+from api.resource.codec import DeviceEncoder, NodeOwner, decode_stored, encode_slice
 from api.resource.types import (
     Consumption,
     CounterSet,
@@ -212,3 +213,21 @@ def test_a_rewrite_keeps_what_others_put_into_the_metadata_and_corrects_the_owne
         "labels": {"team": "a"},
         "annotations": {"note": "b"},
     }
+
+
+def test_a_device_that_comes_again_is_encoded_once_and_reads_the_same():
+    encoder = DeviceEncoder()
+    calm = Slice(name="s-01", devices=(replace(DEVICE, taints=()),))
+    first, again = (encode(calm, encoder=encoder) for _ in range(2))
+    assert first == again == encode(calm)
+    assert first["spec"]["devices"][0] is again["spec"]["devices"][0]
+
+
+def test_what_changed_is_encoded_anew():
+    encoder = DeviceEncoder()
+    calm = Slice(name="s-01", devices=(replace(DEVICE, taints=()),))
+    encode(calm, encoder=encoder)
+    assert encode(calm, "v1beta1", encoder=encoder) == encode(calm, "v1beta1")
+    larger = Slice(name="s-01", devices=(replace(calm.devices[0], capacity=()),))
+    assert encode(larger, encoder=encoder) == encode(larger)
+    assert encode(GPUS, encoder=encoder) == encode(GPUS)
