@@ -31,6 +31,8 @@ from hack.fakeapi.scheduler import Scheduler
 from hack.fakekubelet import Claim, FakeKubelet
 from hack.simnvml import driverroot
 from hack.simnvml.kit import Machine
+from hack.simnvml.kmsg import KERNEL, KernelLog
+from hack.simnvml.kmsg import make as make_log
 
 REPO: Final = Path(__file__).resolve().parent.parent
 DRIVER: Final = "gpu.tessera.dev"
@@ -56,6 +58,7 @@ class Testbed:
             each.mkdir()
         self.machine = Machine.create(folder / "run", preset, seed=NODE)
         driverroot.render(self.machine, self.root, nodes=True)
+        self._kernel = KernelLog(make_log(folder / "run"))
         self.api = ApiServer().start()
         self.api.write_kubeconfig(folder / "kubeconfig")
         self.api.cluster.create("nodes", {"metadata": {"name": NODE}})
@@ -105,8 +108,7 @@ class Testbed:
             "driver-root": self.root,
             "proc-root": self.root / "proc",
             "sys-root": self.root / "sys",
-            # The first simulated CUDA library comes with the GPU readiness checks.
-            "required-libraries": "libnvidia-ml.so.1",
+            "kmsg-path": self.folder / "run" / "kmsg",
             "http-address": "",
         }
         flags = [f"--{name}={value}" for name, value in paths.items()]
@@ -166,6 +168,10 @@ class Testbed:
         self.scheduler.release(claim.name)
         self.api.cluster.delete("resourceclaims", claim.name, namespace="default")
 
+    def kmsg(self, text: str, *, facility: int = KERNEL) -> None:
+        """One record of the kernel's log. Only a plugin that runs hears it."""
+        self._kernel.write(text, facility=facility)
+
     def log_end(self, lines: int = 20) -> str:
         return "\n".join(self.log.read_text().splitlines()[-lines:])
 
@@ -176,6 +182,7 @@ class Testbed:
         self.kubelet.stop()
         self.api.stop()
         self.machine.close()
+        self._kernel.close()
         shutil.rmtree(self.folder)
 
     def __enter__(self) -> Self:

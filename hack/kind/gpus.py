@@ -15,7 +15,7 @@ from typing import Final
 from hack.kind import cache
 from hack.kind.paths import State
 from hack.kind.shell import Failure
-from hack.simnvml import driverroot
+from hack.simnvml import driverroot, kmsg
 from hack.simnvml.kit import Machine
 from hack.simnvml.presets import preset
 
@@ -65,6 +65,7 @@ def create(state: State, nodes: Sequence[str], chosen: str) -> None:
         machine = Machine.create(gpus.run, own, seed=node)
         driverroot.render(machine, gpus.root, nodes=True)
         machine.close()
+        kmsg.make(gpus.run)
 
 
 def _empty(folder: Path) -> None:
