@@ -5,7 +5,8 @@ The last arrow before the API: `(Pool, stored slices) -> writes`. Must not know 
 A scheduler ignores a pool from the first write at a new generation to the last one, so the
 generation rises only when it must: when the set of slices changes, or more than one slice does. One
 slice replaced in place is atomic for every reader, and so is any number of slices whose devices are
-only in another order: whichever mixture a reader sees, each device is in it once, as it is.
+only in another order, or have other taints: whichever mixture a reader sees, each device is in it
+once, and is what it was. A fault that withholds devices of several slices so never hides the pool.
 
 Source: publishing rules of the reference controller, restated, with two additions: a slice with
 another Node UID as its owner is rewritten (the garbage collector would take it), and slices that
@@ -16,7 +17,7 @@ which completes the pool instead of starting another round.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from api.resource.codec import NodeOwner, StoredSlice
 from api.resource.types import Device, Pool, Slice
@@ -40,12 +41,12 @@ class Put:
     reason: str
 
     @property
-    def reorders(self) -> bool:
-        """Nothing changes but the order of devices."""
+    def in_place(self) -> bool:
+        """Nothing changes but the order of devices and their taints."""
         return (
             self.over is not None
             and self.over.generation == self.generation
-            and _is_reorder(self.over, self.wanted)
+            and _may_mix(self.over, self.wanted)
         )
 
 
@@ -75,7 +76,7 @@ def plan_writes(pool: Pool, stored: Iterable[StoredSlice], *, owner: NodeOwner) 
         s.name in wanted and s.count == len(wanted) for s in ours if s.generation == newest
     )
     content = {
-        name for name in changed.keys() - behind if not _is_reorder(current[name], wanted[name])
+        name for name in changed.keys() - behind if not _may_mix(current[name], wanted[name])
     }
     bump = not ours or not same_set or len(content) > 1
     generation = newest + bump
@@ -123,6 +124,17 @@ def _is_reorder(stored: StoredSlice, wanted: Slice) -> bool:
         and len(have) == len(want)
         and sorted(have, key=_name) == sorted(want, key=_name)
     )
+
+
+def _may_mix(stored: StoredSlice, wanted: Slice) -> bool:
+    """A reader may see one beside older ones of the pool: order and taints alone differ."""
+    if stored.content is None:
+        return False
+    return _is_reorder(replace(stored, content=_untainted(stored.content)), _untainted(wanted))
+
+
+def _untainted(content: Slice) -> Slice:
+    return replace(content, devices=tuple(replace(d, taints=()) for d in content.devices))
 
 
 def _name(device: Device) -> str:

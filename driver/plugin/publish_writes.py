@@ -43,7 +43,7 @@ class SliceWriter:
         self, pool: Pool, stored: Collection[StoredSlice], served: Served, into: StoredSlices
     ) -> None:
         writes = self._plan(pool, stored)
-        if len(writes) > 1 and self._only_orders(writes):
+        if len(writes) > 1 and self._only_in_place(writes):
             # Whichever mixture a reader sees, each device is in it once; so none need wait.
             with ThreadPoolExecutor(len(writes), "slice writer") as threads:
                 done = [threads.submit(self._execute, w, pool, served, into) for w in writes]
@@ -61,18 +61,18 @@ class SliceWriter:
         return self._owner
 
     def _plan(self, pool: Pool, stored: Collection[StoredSlice]) -> list[Write]:
-        """The Node is read again before anything is made: it may have been made anew. An order
-        that changes in place has no time for that, and keeps the owner that is stored.
+        """The Node is read again before anything is made: it may have been made anew. Orders and
+        taints that change in place have no time for that, and keep the owner that is stored.
         """
         if self._owner is not None:
             writes = plan_writes(pool, stored, owner=self._owner)
-            if self._only_orders(writes):
+            if self._only_in_place(writes):
                 return writes
         return plan_writes(pool, stored, owner=self.read_owner())
 
-    def _only_orders(self, writes: Collection[Write]) -> bool:
+    def _only_in_place(self, writes: Collection[Write]) -> bool:
         return all(
-            isinstance(w, Put) and w.over is not None and w.over.owner == self._owner and w.reorders
+            isinstance(w, Put) and w.over is not None and w.over.owner == self._owner and w.in_place
             for w in writes
         )
 

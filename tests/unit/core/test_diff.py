@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from api.resource.codec import NodeOwner, StoredSlice
-from api.resource.types import CounterSet, Device, Pool, Slice
+from api.resource.types import CounterSet, Device, Pool, Slice, Taint, TaintEffect
 from driver.core.diff import Delete, plan_writes
 from tests.unit.core.given import DRIVER, NODE, POOL
 
@@ -220,4 +220,26 @@ def test_new_orders_complete_an_interrupted_bump_at_its_generation():
         "replace a at 6",
         "replace b at 6",
         "replace c at 6",
+    ]
+
+
+SICK = (Taint(key="d/fault", value="xid-79", effect=TaintEffect.NO_SCHEDULE),)
+
+
+def sick(content: Slice) -> Slice:
+    return replace(content, devices=tuple(replace(d, taints=SICK) for d in content.devices))
+
+
+def test_taints_come_and_go_in_place_in_any_number_of_slices_and_beside_new_orders():
+    assert plan(pool(sick(MANY_A), sick(TURNED_B), C), *MANY) == [
+        "replace a at 5",
+        "replace b at 5",
+    ]
+    tainted = (stored(sick(MANY_A)), stored(sick(MANY_B)), stored(C))
+    assert plan(pool(MANY_A, MANY_B, C), *tainted) == ["replace a at 5", "replace b at 5"]
+
+
+def test_taints_of_devices_that_changed_otherwise_do_not_hide_the_change():
+    assert plan(pool(sick(NEW_A), sick(NEW_B), C), *AT_5) == [
+        f"replace {name} at 6" for name in ("a", "b", "c")
     ]
