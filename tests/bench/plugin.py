@@ -7,13 +7,13 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Final
 
 import grpc
 
 from hack.fakekubelet import Claim, calls
 from hack.testbed import DRIVER, REPO, Testbed
+from tests.bench.measures import median_ms, percentile, resident
 from tests.bench.report import Result
 
 STARTS: Final = 7
@@ -147,19 +147,3 @@ def timed(channel: grpc.Channel, claim: Claim) -> float:
     took = time.perf_counter() - began
     assert not answer.error, answer.error
     return took
-
-
-def resident(bed: Testbed) -> float:
-    assert bed.process is not None
-    status = Path(f"/proc/{bed.process.pid}/status").read_text()
-    kib = next(line.split()[1] for line in status.splitlines() if line.startswith("VmRSS"))
-    return int(kib) / 1024
-
-
-def percentile(values: list[float], share: float) -> float:
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
-
-
-def median_ms(values: list[float]) -> str:
-    return f"{statistics.median(values) * 1000:.1f} ms"
