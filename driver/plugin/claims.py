@@ -1,15 +1,11 @@
-"""Prepares and unprepares claims: reads, decides with the core, writes in an order that is safe.
+"""Prepares and unprepares claims, as the kubelet asks: the order of what is asked of whom.
 
-The order of a preparation: ledger (started), hardware, CDI file, ledger (completed), answer. A
-claim that changes no hardware has one ledger write. A crash leaves either nothing that anybody was
-told of, or a complete claim; what was started is taken up by the next attempt. The order of an
-unpreparation is the reverse. A claim that is prepared already is answered from the ledger, after a
-look whether all of it is there.
+All of it happens in the claim's turn: it is read from the API there, and one that is prepared
+already is answered from the ledger, after a look whether all of it is there. What concerns a GPU is
+done under that GPU's lock besides. Both hold against a second plugin on the same folders.
 
-All of it happens in the claim's turn, what concerns a GPU under that GPU's lock besides. Both hold
-against a second plugin that works on the same folders.
-
-Must not know gRPC. Every error concerns one claim, and its text is for the user of that claim.
+Must not know gRPC, or how devices are made. Every error concerns one claim, and its text is for the
+user of that claim.
 """
 
 from __future__ import annotations
@@ -17,24 +13,21 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Final, Protocol
 
 from api.resource.claim import ResourceClaim
-from driver.core.bind import Crowded, bind, recall, unbound
-from driver.core.cdi import build_spec
 from driver.core.claims import Intent, own_results, read_intent
 from driver.core.errors import ClaimError, NvmlError, StateError, StateTooNew
 from driver.core.ids import ClaimUID, DeviceName, GpuUuid
 from driver.core.inventory import Inventory
-from driver.core.ledger import Entry, Phase, answers, conflict, entry_for, same_claim, with_made
-from driver.core.prepare import MakePartition, plan_steps
+from driver.core.ledger import Entry, answers
 from driver.core.recovery_rebuild import known_claim, named
 from driver.observe.logs import Log
 from driver.plugin.claim_reader import ClaimReader
 from driver.plugin.gpu_locks import GpuLocks
+from driver.plugin.handout import Handout
 from driver.plugin.node import Hardware, Identity
-from driver.plugin.partitions import Partitions, Unfinished
+from driver.plugin.partitions import Partitions
 from driver.plugin.served import ServedVersion
 from driver.plugin.turns import Turns
 from driver.ports.kube import KubeApi
@@ -45,7 +38,7 @@ from driver.ports.kubelet import (
     PreparedDevice,
     UnprepareAnswer,
 )
-from driver.ports.state import CdiStore, DriverRoot, Ledger, PartitionAt
+from driver.ports.state import CdiStore, DriverRoot, Ledger
 
 log = Log(__name__)
 
@@ -95,18 +88,22 @@ class Claims:
         self._hardware = hardware
         self._reader = ClaimReader(api, served)
         self._ledger = ledger
-        self._cdi = cdi
-        self._driver_root = driver_root
-        self._partitions = partitions
+        self._handout = Handout(
+            identity=identity,
+            hardware=hardware,
+            ledger=ledger,
+            cdi=cdi,
+            driver_root=driver_root,
+            partitions=partitions,
+            on_change=on_change,
+            on_prepared=on_prepared,
+        )
         self._locks = locks
         self._turns = turns
-        self._on_change = on_change
-        self._on_prepared = on_prepared
         self._health = health
         self._patience = patience
         self._released = threading.Condition()
         self._releases = 0
-        on_change(len(ledger.entries()))
 
     def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[ClaimUID, PrepareAnswer]:
         # One deadline for the whole call, which has 45 seconds.
@@ -154,13 +151,12 @@ class Claims:
             raise StateTooNew(f"claim {ref}: {unread}")
         if known is not None:
             known = self._named(known, claim)
-        if known is not None and answers(known, results, boot_id=self._identity.boot_id):
-            gone = self._partitions.gone(known)
-            if not gone:
-                if self._write_cdi(known, inventory):
-                    log.warning("CDI file was missing or altered, restored", claim=ref.uid)
-                return known
-            log.warning("partitions are gone, made anew", claim=ref.uid, devices=gone)
+        if (
+            known is not None
+            and answers(known, results, boot_id=self._identity.boot_id)
+            and self._handout.is_whole(known, inventory)
+        ):
+            return known
         intent = read_intent(claim, uid=ref.uid, driver=driver, pool=pool, inventory=inventory)
         self._check_health(intent)
         return self._hand_out_when_free(intent, inventory, deadline)
@@ -191,28 +187,11 @@ class Claims:
             with self._released:
                 releases = self._releases
             with self._locks.held(intent.gpus, by=name):
-                entries = self._ledger.entries()
-                match self._place(intent, entries):
-                    case Crowded(reason=held):
-                        pass
-                    case placed:
-                        wanted = self._entry(placed)
-                        held = conflict(wanted, entries.values())
-                        if not held:
-                            known = entries.get(wanted.uid)
-                            return self._hand_out(placed, wanted, known, inventory)
+                given = self._handout.give(intent, inventory)
+            if isinstance(given, Entry):
+                return given
             if not self._wait_for_release(releases, deadline):
-                raise ClaimError(f"{name}: {held}")
-
-    def _place(self, intent: Intent, entries: Mapping[ClaimUID, Entry]) -> Intent | Crowded:
-        """With a start for each partition whose start is left to us."""
-        boot = self._identity.boot_id
-        intent = recall(intent, entries.get(intent.uid), boot_id=boot)
-        there = {gpu: self._partitions.there(gpu) for gpu in unbound(intent)}
-        return bind(intent, entries.values(), there, boot_id=boot)
-
-    def _entry(self, intent: Intent) -> Entry:
-        return entry_for(intent, pool=self._identity.pool, boot_id=self._identity.boot_id)
+                raise ClaimError(f"{name}: {given.reason}")
 
     def _wait_for_release(self, seen: int, deadline: float) -> bool:
         """Until a claim was released since `seen`, or it is time to look what others released;
@@ -224,58 +203,6 @@ class Claims:
         with self._released:
             self._released.wait_for(lambda: self._releases != seen, min(left, _LOOK_AGAIN))
         return True
-
-    def _hand_out(
-        self, intent: Intent, wanted: Entry, known: Entry | None, inventory: Inventory
-    ) -> Entry:
-        """`known`: an earlier attempt, or a claim whose partitions are gone since."""
-        if known is not None and not same_claim(known, wanted):
-            if known.boot_id == wanted.boot_id:
-                self._take_apart(known)
-            known = None
-        entry = self._make(intent, wanted, adopt=known is not None)
-        self._write_cdi(entry, inventory)
-        self._ledger.put(entry)
-        self._on_change(len(self._ledger.entries()))
-        self._on_prepared(entry)
-        return entry
-
-    def _make(self, intent: Intent, wanted: Entry, *, adopt: bool) -> Entry:
-        """The entry, with what was made for it. The intent is on disk before the first step."""
-        steps = plan_steps(intent)
-        if any(isinstance(step, MakePartition) for step in steps):
-            if not adopt:
-                self._partitions.check(steps)
-            self._ledger.put(wanted)
-        try:
-            made = self._partitions.realise(steps, adopt=adopt)
-        except Unfinished:
-            raise
-        except (ClaimError, NvmlError):
-            # Undone: what was written down does not exist.
-            self._ledger.remove(wanted.uid)
-            raise
-        entry = replace(wanted, phase=Phase.COMPLETED)
-        for device, instance in made.items():
-            entry = with_made(entry, device, instance)
-        return entry
-
-    def _write_cdi(self, entry: Entry, inventory: Inventory) -> bool:
-        """Whether the file had to be written."""
-        lost = [uuid for uuid in entry.gpus if uuid not in inventory.gpus]
-        if lost:
-            raise ClaimError(
-                f"claim {entry.namespace}/{entry.name}: GPU {lost[0]} does not answer now;"
-                " see the plugin's log and nvidia-smi"
-            )
-        gpus = {uuid: inventory.gpus[uuid] for uuid in entry.gpus}
-        partitions = tuple(
-            PartitionAt(minor=gpus[h.gpu].minor, made=h.slot.made)
-            for h in entry.holdings
-            if h.slot is not None and h.slot.made is not None
-        )
-        files = self._driver_root.files(tuple(gpus.values()), partitions)
-        return self._cdi.ensure(entry.uid, build_spec(entry, files))
 
     def _unprepare_one(self, ref: ClaimRef) -> UnprepareAnswer:
         """From the ledger alone: the claim may be gone from the API. Unknown claims succeed."""
@@ -294,23 +221,8 @@ class Claims:
         if unread := self._ledger.unread().get(ref.uid):
             raise StateTooNew(unread)
         with self._locks.held(entry.gpus if entry else (), by=f"unprepare of claim {ref}"):
-            self._cdi.remove(ref.uid)
-            if entry is not None:
-                self._take_apart(entry)
-        return entry is not None
-
-    def _take_apart(self, entry: Entry) -> None:
-        """Hardware, then the entry. After a reboot there is nothing of it on the hardware."""
-        if entry.boot_id == self._identity.boot_id:
-            self._partitions.release(entry, switchable=self._switchable)
-        self._ledger.remove(entry.uid)
-        self._on_change(len(self._ledger.entries()))
+            self._handout.take_back(ref.uid, entry)
         with self._released:
             self._releases += 1
             self._released.notify_all()
-
-    def _switchable(self, gpu: GpuUuid) -> bool:
-        """Whether MIG mode may be left without a reset."""
-        inventory = self._hardware.inventory
-        facts = inventory.gpus.get(gpu) if inventory else None
-        return facts is not None and facts.mig.switchable
+        return entry is not None

@@ -1,0 +1,148 @@
+"""Gives a claim its devices and takes them back, in an order that is safe at every step.
+
+Giving: ledger (started), hardware, CDI file, ledger (completed). A claim that changes no hardware
+has one ledger write. A crash leaves either nothing that anybody was told of, or a complete claim;
+what was started is taken up by the next attempt. Taking back is the reverse.
+
+The caller has the claim's turn and the locks of its GPUs. Must not know the API.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from driver.core.bind import Crowded, bind, recall, unbound
+from driver.core.cdi import build_spec
+from driver.core.claims import Intent
+from driver.core.errors import ClaimError, NvmlError
+from driver.core.ids import ClaimUID, GpuUuid
+from driver.core.inventory import Inventory
+from driver.core.ledger import Entry, Phase, conflict, entry_for, same_claim, with_made
+from driver.core.prepare import MakePartition, plan_steps
+from driver.observe.logs import Log
+from driver.plugin.node import Hardware, Identity
+from driver.plugin.partitions import Partitions, Unfinished
+from driver.ports.state import CdiStore, DriverRoot, Ledger, PartitionAt
+
+log = Log(__name__)
+
+
+class Handout:
+    def __init__(
+        self,
+        *,
+        identity: Identity,
+        hardware: Hardware,
+        ledger: Ledger,
+        cdi: CdiStore,
+        driver_root: DriverRoot,
+        partitions: Partitions,
+        on_change: Callable[[int], None],
+        on_prepared: Callable[[Entry], None],
+    ) -> None:
+        """`on_change` is told how many claims are prepared, `on_prepared` each that is new."""
+        self._identity = identity
+        self._hardware = hardware
+        self._ledger = ledger
+        self._cdi = cdi
+        self._driver_root = driver_root
+        self._partitions = partitions
+        self._on_change = on_change
+        self._on_prepared = on_prepared
+        on_change(len(ledger.entries()))
+
+    def give(self, intent: Intent, inventory: Inventory) -> Entry | Crowded:
+        """What the claim holds then; or why it cannot be had before another claim has ended."""
+        entries = self._ledger.entries()
+        placed = self._place(intent, entries)
+        if isinstance(placed, Crowded):
+            return placed
+        identity = self._identity
+        wanted = entry_for(placed, pool=identity.pool, boot_id=identity.boot_id)
+        if held := conflict(wanted, entries.values()):
+            return Crowded(held)
+        known = entries.get(wanted.uid)
+        if known is not None and not same_claim(known, wanted):
+            if known.boot_id == wanted.boot_id:
+                self.take_apart(known)
+            known = None
+        # Otherwise an earlier attempt, or a claim whose partitions are gone since.
+        entry = self._make(placed, wanted, adopt=known is not None)
+        self._write_cdi(entry, inventory)
+        self._ledger.put(entry)
+        self._on_change(len(self._ledger.entries()))
+        self._on_prepared(entry)
+        return entry
+
+    def is_whole(self, entry: Entry, inventory: Inventory) -> bool:
+        """Whether all that the claim was given is there, its file restored where it was not."""
+        if gone := self._partitions.gone(entry):
+            log.warning("partitions are gone, made anew", claim=entry.uid, devices=gone)
+            return False
+        if self._write_cdi(entry, inventory):
+            log.warning("CDI file was missing or altered, restored", claim=entry.uid)
+        return True
+
+    def take_back(self, uid: ClaimUID, entry: Entry | None) -> None:
+        """The file goes in any case: it may be all that is left of a claim that nobody knows."""
+        self._cdi.remove(uid)
+        if entry is not None:
+            self.take_apart(entry)
+
+    def take_apart(self, entry: Entry) -> None:
+        """Hardware, then the entry. After a reboot there is nothing of it on the hardware."""
+        if entry.boot_id == self._identity.boot_id:
+            self._partitions.release(entry, switchable=self._switchable)
+        self._ledger.remove(entry.uid)
+        self._on_change(len(self._ledger.entries()))
+
+    def _place(self, intent: Intent, entries: Mapping[ClaimUID, Entry]) -> Intent | Crowded:
+        """With a start for each partition whose start is left to us."""
+        boot = self._identity.boot_id
+        intent = recall(intent, entries.get(intent.uid), boot_id=boot)
+        there = {gpu: self._partitions.there(gpu) for gpu in unbound(intent)}
+        return bind(intent, entries.values(), there, boot_id=boot)
+
+    def _make(self, intent: Intent, wanted: Entry, *, adopt: bool) -> Entry:
+        """The entry, with what was made for it. The intent is on disk before the first step."""
+        steps = plan_steps(intent)
+        if any(isinstance(step, MakePartition) for step in steps):
+            if not adopt:
+                self._partitions.check(steps)
+            self._ledger.put(wanted)
+        try:
+            made = self._partitions.realise(steps, adopt=adopt)
+        except Unfinished:
+            raise
+        except (ClaimError, NvmlError):
+            # Undone: what was written down does not exist.
+            self._ledger.remove(wanted.uid)
+            raise
+        entry = replace(wanted, phase=Phase.COMPLETED)
+        for device, instance in made.items():
+            entry = with_made(entry, device, instance)
+        return entry
+
+    def _write_cdi(self, entry: Entry, inventory: Inventory) -> bool:
+        """Whether the file had to be written."""
+        lost = [uuid for uuid in entry.gpus if uuid not in inventory.gpus]
+        if lost:
+            raise ClaimError(
+                f"claim {entry.namespace}/{entry.name}: GPU {lost[0]} does not answer now;"
+                " see the plugin's log and nvidia-smi"
+            )
+        gpus = {uuid: inventory.gpus[uuid] for uuid in entry.gpus}
+        partitions = tuple(
+            PartitionAt(minor=gpus[h.gpu].minor, made=h.slot.made)
+            for h in entry.holdings
+            if h.slot is not None and h.slot.made is not None
+        )
+        files = self._driver_root.files(tuple(gpus.values()), partitions)
+        return self._cdi.ensure(entry.uid, build_spec(entry, files))
+
+    def _switchable(self, gpu: GpuUuid) -> bool:
+        """Whether MIG mode may be left without a reset."""
+        inventory = self._hardware.inventory
+        facts = inventory.gpus.get(gpu) if inventory else None
+        return facts is not None and facts.mig.switchable
