@@ -10,7 +10,7 @@ from driver.core.health.evidence import MAX_DETAIL, MAX_TRIES, probe_started, ta
 from driver.core.health.items import TOO_MANY, Identity, Kind
 from driver.core.health.judgement import State
 from driver.core.health.room import DAY, MAX_GPUS, MAX_OPEN, MAX_SHOWN
-from driver.core.health.signals import Fault, Need, Scope, Source
+from driver.core.health.signals import Fault, Need, Scope, Signal, Source
 from driver.core.health.wishes import wanted_probes
 from driver.core.ids import GpuUuid
 from tests.unit.core.health.given_health import (
@@ -25,6 +25,7 @@ from tests.unit.core.health.given_health import (
     cannot_tell,
     fault,
     lived,
+    overruled,
     passed,
     reset,
     well,
@@ -249,3 +250,31 @@ def test_threads_that_overtake_each_other_are_no_clock_set_back():
     node.evidence = _taken(node, fault("xid-13", Need.NOTHING, 999.9))
     times = {(i.name, i.last, i.reset) for i in node.evidence.items.values()}
     assert times == {("xid-95", 1000, 1000.5), ("xid-13", 999.9, None)}
+
+
+def set_back(*signals: Signal) -> Node:
+    """The clock goes from 1010 to 500, and all that was seen goes with it."""
+    node = lived([*signals, fault("xid-13", Need.NOTHING, 1010)])
+    node.now = 500.0
+    return node
+
+
+def test_what_was_proved_by_the_clock_before_is_proved_by_the_one_after():
+    node = set_back(fault("gpu-lost", at=900, by=P), well("gpu-lost", 910))
+    assert node.live(passed(501)).state() is State.READY
+
+
+def test_what_the_gpu_overruled_before_the_clock_was_set_back_is_not_overruled_for_ever():
+    node = set_back(fault("bad", at=900), overruled(910))
+    assert node.live(fault("bad", at=501)).state() is State.RESET
+
+
+def test_a_probe_on_its_way_while_the_clock_was_set_back_does_not_look_newer_than_the_reset():
+    node = set_back(fault("xid-95", at=900), reset(910))
+    node.evidence = _taken(node, passed(905))
+    assert node.state() is State.RESET
+
+
+def test_a_fault_that_is_older_than_the_question_does_not_answer_it():
+    node = lived([cannot_tell("pcie-link", 10), cannot_tell("pcie-link", 90)])
+    assert node.live(fault("pcie-link", Need.WATCH, 80, by=P)).state() is State.UNKNOWN
