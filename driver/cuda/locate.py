@@ -5,18 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+from driver.core import rooted
 from driver.core.errors import TesseraError
 
 SONAME: Final = "libcuda.so.1"
-_FOLDERS: Final = (
-    "usr/lib/x86_64-linux-gnu",
-    "usr/lib/aarch64-linux-gnu",
-    "usr/lib64",
-    "usr/lib",
-    "lib64",
-    "lib/x86_64-linux-gnu",
-    "lib/aarch64-linux-gnu",
-)
 
 
 class CudaMissing(TesseraError):
@@ -24,11 +16,16 @@ class CudaMissing(TesseraError):
 
 
 def find_library(root: Path) -> Path:
-    """The first of the folders has it that NVML's library is searched in as well."""
-    for folder in _FOLDERS:
-        if (found := root / folder / SONAME).exists():
-            return found
+    """In the folders that NVML's library is searched in as well, without leaving the root."""
+
+    def read_link(folder: str, name: str) -> str | None:
+        path = root / folder / name
+        return str(path.readlink()) if path.is_symlink() else "" if path.exists() else None
+
+    found = rooted.find_library(SONAME, read_link)
+    if found is not None:
+        return root / found
     raise CudaMissing(
-        f"{SONAME} is in none of {', '.join(_FOLDERS)} below {root}; install the NVIDIA driver"
-        " there, or set driver_root"
+        f"{SONAME} is in none of {', '.join(rooted.LIBRARY_FOLDERS)} below {root}; install the"
+        " NVIDIA driver there, or set driver_root"
     )
