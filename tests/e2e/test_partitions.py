@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hack.simnvml.gpu import Instance
-from hack.simnvml.kit import Machine
 from tests.e2e import cluster
 from tests.e2e.cluster import DRIVER, Obj, apply, devices, get, kubectl, until, wait, workers
 from tests.e2e.conftest import install
+from tests.e2e.hardware import instances, uuids
 
 PROFILES = ("1g.10gb", "1g.20gb", "2g.20gb", "3g.40gb", "4g.40gb")
 LISTED = re.compile(r"^\s+MIG (\S+)\s+Device\s+\d+: \(UUID: (MIG-[-0-9a-f]+)\)", re.MULTILINE)
@@ -25,19 +22,6 @@ LISTED = re.compile(r"^\s+MIG (\S+)\s+Device\s+\d+: \(UUID: (MIG-[-0-9a-f]+)\)",
 def node() -> str:
     """The worker with four GPUs."""
     return workers()[1]
-
-
-def machine(node: str) -> Machine:
-    return Machine.open(Path(os.environ["TESSERA_KIND_GPUS"], node, "run"))
-
-
-def instances(node: str) -> list[Instance]:
-    """What is on the simulated hardware now."""
-    with_gpu = machine(node)
-    try:
-        return [each for found in with_gpu.snapshot().values() for each in found]
-    finally:
-        with_gpu.close()
 
 
 def mig_claim(name: str, profile: str) -> Obj:
@@ -90,16 +74,8 @@ def placed(node: str, name: str) -> tuple[str, str, int]:
 
 
 def on_hardware(node: str) -> Counter[tuple[str, str, int]]:
-    uuids = gpu_uuids(node)
-    return Counter((uuids[i.gpu], i.profile, i.start) for i in instances(node))
-
-
-def gpu_uuids(node: str) -> dict[int, str]:
-    opened = machine(node)
-    try:
-        return {gpu.slot: gpu.uuid for gpu in opened.gpus}
-    finally:
-        opened.close()
+    own = uuids(node)
+    return Counter((own[i.gpu], i.profile, i.start) for i in instances(node))
 
 
 def status_data(name: str) -> dict[str, Any]:
