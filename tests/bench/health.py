@@ -161,7 +161,10 @@ def harmless(bed: Testbed) -> Result:
     began = time.perf_counter()
     for number in range(HARMLESS):
         code = (13, 31, 43, 45)[number % 4]
-        bed.kmsg(f"NVRM: Xid (PCI:{addresses[number % 8]}): {code}, pid=7, name=app, Ch 1")
+        channel = number // 8 % 16
+        bed.kmsg(
+            f"NVRM: Xid (PCI:{addresses[number % 8]}): {code}, pid=7, name=app, Ch {channel:08x}"
+        )
         ahead = number / HARMLESS * HARMLESS_SECONDS - (time.perf_counter() - began)
         if ahead > 0:
             time.sleep(ahead)

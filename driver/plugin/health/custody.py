@@ -23,6 +23,8 @@ from driver.observe.logs import Log
 
 log = Log(__name__)
 
+_SAVE_LAZILY: Final = 5.0
+"""Seconds for which what is only shown may be lost."""
 _SAVE_AGAIN: Final = 5.0
 """Seconds until evidence that could not be written is tried again."""
 
@@ -117,7 +119,10 @@ class Custody:
             if after is self._evidence:
                 return False
             self._evidence = after
-            self._save()
+            if weighty:
+                self._save()
+            elif self._save_at is None:
+                self._save_at = self._clock() + _SAVE_LAZILY
         self._on_change(weighty)
         return True
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
@@ -26,8 +26,11 @@ from driver.core.health.verdict_known import REASK_SECONDS, Judgement, Known
 from driver.core.health.verdict_xid import judge_xid
 from driver.core.health.xid import Xid
 from driver.core.ids import GpuUuid
+from driver.core.inventory import Inventory
+from driver.core.snapshot import PciAddress
 from driver.observe.logs import Log
 from driver.plugin.health.custody import Custody
+from driver.plugin.health.harmless import Harmless, HarmlessTexts
 from driver.plugin.health.places import Places
 from driver.plugin.supervise import Wakeup
 from driver.ports.health import RawRecord, XidSeen
@@ -41,6 +44,8 @@ _ASKS: Final = (0.3, 1.0, 2.5, REASK_SECONDS)
 _GIVES_UP: Final = 60.0
 """Seconds after which a GPU that does not answer is not asked for this sign any more."""
 _MOST: Final = 256
+_SUMMED: Final = 1.0
+"""Seconds for which what is only shown is summed up."""
 
 
 class KernelMetrics(Protocol):
@@ -89,15 +94,30 @@ class KernelWitness:
         self._lock = threading.Lock()
         self._open: dict[tuple[GpuUuid, str], _Open] = {}
         self._read_at: dict[GpuUuid, float] = {}
+        self._harmless = HarmlessTexts()
+        self._sums: dict[Fault, tuple[int, float]] = {}
+        self._pass_on_at = 0.0
+        self._mapped: tuple[Inventory | None, Mapping[PciAddress, GpuUuid]] = (None, {})
 
     def record(self, raw: RawRecord) -> bool:
         """Whether it says something about a device. Stored when this returns."""
+        known = self._with_places()
+        text = _text(raw.data)
+        seen = self._harmless.get(text, known)
+        if seen is not None:
+            self._count_up(seen, raw.at)
+            return False
         self._state, events = feed(self._state, parse_record(raw.data), facilities=self._facilities)
         weighs = False
         for event in events:
             self._count(event)
-            known = self._with_places()
-            weighs |= self._tell(judge(event, known, at=raw.at), event, raw.at, Source.KERNEL)
+            said = judge(event, self._with_places(), at=raw.at)
+            if (harmless := _harmless(said, event)) is not None:
+                if len(events) == 1:
+                    self._harmless.put(text, known, harmless)
+                self._count_up(harmless, raw.at, counted=True)
+            else:
+                weighs |= self._tell(said, event, raw.at, Source.KERNEL)
         return weighs
 
     def xid(self, seen: XidSeen) -> None:
@@ -112,7 +132,9 @@ class KernelWitness:
             for gpu, readings in found.gpus.items():
                 if isinstance(readings, GpuReadings) and isinstance(readings.recovery, int):
                     actions[gpu], self._read_at[gpu] = readings.recovery, readings.at
-            self._known = replace(self._known, branch=found.branch, actions=actions)
+            # What has not changed stays the same object: texts are remembered by it.
+            if (found.branch, actions) != (self._known.branch, self._known.actions):
+                self._known = replace(self._known, branch=found.branch, actions=actions)
         self._settle()
 
     def branch(self) -> int | None:
@@ -120,9 +142,40 @@ class KernelWitness:
         return self._known.branch
 
     def run(self, stop: threading.Event) -> None:
-        """Asks for looks while a sign waits for one."""
+        """Asks for looks while a sign waits for one, and passes on what was summed up."""
         while not stop.is_set():
-            self._wakeup.wait(self._ask())
+            rests = [rest for rest in (self._ask(), self._pass_on()) if rest is not None]
+            self._wakeup.wait(min(rests, default=None))
+
+    def _count_up(self, seen: Harmless, at: float, *, counted: bool = False) -> None:
+        """A storm of an application's errors is one signal a second, with its number."""
+        if not counted:
+            self._metrics.kernel_record("told")
+        with self._lock:
+            first = not self._sums
+            count, _ = self._sums.get(seen.fault, (0, 0.0))
+            self._sums[seen.fault] = count + 1, at
+            if first:
+                self._pass_on_at = self._clock() + _SUMMED
+        if seen.ask_again is not None:
+            self._wait_for_action(seen.event, seen.ask_again, at, Source.KERNEL)
+        if first:
+            self._wakeup.wake()
+
+    def _pass_on(self) -> float | None:
+        with self._lock:
+            if not self._sums:
+                return None
+            if (rest := self._pass_on_at - self._clock()) > 0:
+                return rest
+            sums, self._sums = self._sums, {}
+        for fault, (count, at) in sums.items():
+            # The first alone, so that a second one counts as a repeat.
+            signals = [replace(fault, at=at, count=1)]
+            if count > 1:
+                signals.append(replace(fault, at=at, count=count - 1))
+            self._custody.take(*signals)
+        return None
 
     def _tell(self, said: Judgement, event: Event, at: float, source: Source) -> bool:
         if said.signals:
@@ -185,12 +238,14 @@ class KernelWitness:
 
     def _with_places(self) -> Known:
         """NVML's map is kept while it fails, and the log has its own."""
-        with self._lock:
-            gpus = {**self._state.gpus, **self._known.gpus, **self._places.addresses()}
-            minors = {**self._known.minors, **self._places.minors()}
-            if gpus != self._known.gpus or minors != self._known.minors:
+        inventory, named = self._places.inventory, self._state.gpus
+        if inventory is not self._mapped[0] or named is not self._mapped[1]:
+            with self._lock:
+                self._mapped = inventory, named
+                gpus = {**named, **self._known.gpus, **self._places.addresses()}
+                minors = {**self._known.minors, **self._places.minors()}
                 self._known = replace(self._known, gpus=gpus, minors=minors)
-            return self._known
+        return self._known
 
     def _count(self, event: Event) -> None:
         match event:
@@ -204,6 +259,22 @@ class KernelWitness:
                 log.warning("kernel log: a line of the driver is not understood", text=event.text)
             case _:
                 self._metrics.kernel_record("told")
+
+
+def _harmless(said: Judgement, event: Event) -> Harmless | None:
+    """What an application's error amounts to; None for what weighs."""
+    if len(said.signals) != 1:
+        return None
+    (fault,) = said.signals
+    if not isinstance(fault, Fault) or fault.need is not Need.NOTHING:
+        return None
+    return Harmless(fault=replace(fault, at=0.0), event=event, ask_again=said.ask_again)
+
+
+def _text(data: bytes) -> bytes:
+    """A record without its number and time: priority and text."""
+    head, _, text = data.partition(b";")
+    return head.partition(b",")[0] + b";" + text
 
 
 def _settled(signals: Iterable[Signal], at: float) -> list[Signal]:

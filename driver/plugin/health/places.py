@@ -17,6 +17,7 @@ from typing import Final
 
 from driver.core.health.items import Identity
 from driver.core.ids import ClaimUID, GpuUuid
+from driver.core.inventory import Inventory
 from driver.core.ledger import Entry
 from driver.core.snapshot import PciAddress
 from driver.plugin.node import Hardware
@@ -59,6 +60,11 @@ class Places:
             return Identity(
                 serials=dict(self._boards), places={k: mask for k, (mask, _) in self._seen.items()}
             )
+
+    @property
+    def inventory(self) -> Inventory | None:
+        """Another object when another one is known."""
+        return self._hardware.inventory
 
     def addresses(self) -> Mapping[PciAddress, GpuUuid]:
         inventory = self._hardware.inventory
