@@ -210,3 +210,18 @@ def test_after_a_boot_the_same_claim_has_the_same_place_and_names(bed: Testbed) 
     bed.api.requests.wait(
         lambda _: files(bed.ledger).keys() == {f"{c.uid}.json" for c in claims}, timeout=30
     )
+
+
+def test_nvml_is_let_go_of_while_nobody_asks_and_opened_by_the_next_claim(bed: Testbed) -> None:
+    hourly = [f"--{name}-seconds=3600" for name in ("recovery", "rescan", "health")]
+    bed.start_plugin("--nvml-idle-seconds=0.2", *hourly)
+    bed.machine.wait_calls("nvmlShutdown", 1, timeout=30)
+    assert bed.process is not None
+    maps = Path(f"/proc/{bed.process.pid}/maps")
+    while_idle = bed.machine.calls("nvmlInit*")
+    claim = run(bed, "a", "1g.10gb")
+    assert bed.machine.calls("nvmlInit*") > while_idle
+    bed.machine.wait_calls("nvmlShutdown", bed.machine.calls("nvmlInit*"), timeout=30)
+    assert str(bed.root) not in maps.read_text()
+    bed.end_claim(claim)
+    assert cuts(bed) == []

@@ -205,7 +205,6 @@ def _sources(
     )
     sources: list[HealthSource] = [
         poll,
-        events,
         DeviceNodes(
             Trees(
                 dev=lambda: node.stores.driver_root.dev()[0],
@@ -217,6 +216,9 @@ def _sources(
             alarm=supervisor.wakeup(),
         ),
     ]
+    if not settings.nvml_idle_seconds:
+        # Who listens holds NVML open.
+        sources.append(events)
     if settings.kmsg_path is not None:
         sources.append(
             KernelLog(
@@ -242,7 +244,11 @@ def _sources(
 
 def _switched_off(settings: PluginSettings) -> tuple[Source, ...]:
     """What they could not tell is not waited for."""
-    given = {Source.KERNEL: settings.kmsg_path, Source.DCGM: settings.dcgm_url}
+    given = {
+        Source.KERNEL: settings.kmsg_path,
+        Source.DCGM: settings.dcgm_url,
+        Source.EVENTS: not settings.nvml_idle_seconds,
+    }
     return tuple(source for source, where in given.items() if not where)
 
 
