@@ -22,7 +22,8 @@ from typing import Any, Final
 
 import pynvml
 
-from driver.core.errors import DriverNotLoaded, NvmlError
+from driver.core.errors import DriverNotLoaded, NvmlError, Released
+from driver.core.health.items import RELEASED
 from driver.core.health.signals import (
     NODE,
     CannotTell,
@@ -138,9 +139,10 @@ class NvmlEvents:
         """The poll finds out what it is, and of which GPU."""
         self._listening = None
         self._told_well = False
+        name = RELEASED if isinstance(error, Released) else EVENTS
         self._sink(
             CannotTell(
-                source=Source.EVENTS, scope=NODE, name=EVENTS, at=self._clock(), detail=str(error)
+                source=Source.EVENTS, scope=NODE, name=name, at=self._clock(), detail=str(error)
             )
         )
         self._look_soon()
@@ -155,7 +157,8 @@ class NvmlEvents:
         self._listening = listening
         if not self._told_well:
             self._told_well = True
-            self._sink(Well(source=Source.EVENTS, scope=NODE, name=EVENTS, at=self._clock()))
+            for name in (EVENTS, RELEASED):
+                self._sink(Well(source=Source.EVENTS, scope=NODE, name=name, at=self._clock()))
         return heard if listening.gpus else None
 
     def _tell(self, event: _Event) -> None:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from driver.core.errors import CallHangs, DriverNotLoaded, NvmlError, Released
+from driver.core.health.items import RELEASED
 from driver.core.health.readings import Failed, GpuReadings, NodeReadings
 from driver.core.health.readings_node import Memories, weigh_failure, weigh_node
 from driver.core.health.readings_time import Limits
@@ -29,7 +30,6 @@ from driver.nvml.watchdog import Watchdog
 from driver.ports.health import Alarm, Sink
 
 HANGS: Final = "nvml-hangs"
-RELEASED: Final = "nvml-released"
 
 _SLOW: Final = 6
 """Of so many looks, one reads everything."""

@@ -19,7 +19,8 @@ from driver.nvml.snapshot import take_snapshot
 from driver.ports.nvml import PciTopology
 
 _SONAME: Final = "libnvidia-ml.so.1"
-_MAX_RELEASE: Final = 3600.0
+MAX_RELEASE: Final = 3600.0
+"""Seconds; a window that nobody ends must not leave the GPUs unwatched for long."""
 
 
 class NvmlLibrary:
@@ -50,11 +51,16 @@ class NvmlLibrary:
     def close(self) -> None:
         self.session.close()
 
+    @property
+    def held(self) -> bool:
+        """Whether NVML is open, which keeps a GPU from being reset."""
+        return self.session.held
+
     def release(self, seconds: float) -> None:
         """Let go of every handle and take none for `seconds`, an hour at most: somebody resets a
         GPU. Calls are refused with Released until then, or until `resume`.
         """
-        self.session.release(min(seconds, _MAX_RELEASE))
+        self.session.release(min(seconds, MAX_RELEASE))
 
     def resume(self) -> None:
         self.session.resume()

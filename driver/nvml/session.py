@@ -23,6 +23,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pynvml
@@ -52,6 +53,13 @@ class Session:
         self._closing = False
         self._left_at = 0.0
         self._released_until = 0.0
+        self._released_text = ""
+
+    @property
+    def held(self) -> bool:
+        """Whether the library, and with it the driver, is open."""
+        with self._changed:
+            return self._open or self._inside > 0
 
     @contextmanager
     def inside(self) -> Iterator[None]:
@@ -72,6 +80,9 @@ class Session:
         """Close, and let nobody in for `seconds`: it ends by itself, whoever forgets `resume`."""
         with self._changed:
             self._released_until = time.monotonic() + seconds
+            self._released_text = datetime.fromtimestamp(time.time() + seconds, UTC).strftime(
+                "%H:%M:%SZ"
+            )
         self.close()
 
     def resume(self) -> None:
@@ -113,6 +124,7 @@ class Session:
                     call="nvmlShutdown",
                     code=pynvml.NVML_ERROR_IN_USE,
                 )
+            self._refuse_while_released()  # the closing may have been for that
             if not self._open:
                 self._load()
             self._inside += 1
@@ -126,11 +138,11 @@ class Session:
                 self._forget()
 
     def _refuse_while_released(self) -> None:
-        rest = self._released_until - time.monotonic()
-        if rest > 0:
+        if self._released_until > time.monotonic():
+            # The same words each time: what is told again and again is no news.
             raise Released(
-                f"NVML is let go of for another {rest:.0f} s, so that a GPU can be reset; end that"
-                " window, or wait",
+                f"NVML is let go of until {self._released_text}, so that a GPU can be reset or cut"
+                " by others; wait, or end that window (tessera release --end)",
                 call="nvmlInit",
                 code=pynvml.NVML_ERROR_IN_USE,
             )

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from driver.core.health.items import RELEASED
 from driver.core.health.signals import CannotTell, Fault, Need, Signal, Source, Well
 from driver.nvml.events import NvmlEvents
 from driver.plugin.supervise import Wakeup
@@ -25,12 +26,13 @@ class Listener:
         self.signals: queue.Queue[Signal] = queue.Queue()
         self.xids: queue.Queue[XidSeen] = queue.Queue()
         self.looks = threading.Event()
+        self.returned = threading.Event()
         self.mig = threading.Event()
         self._stop = threading.Event()
         self._alarm = Wakeup()
         self.events = NvmlEvents(
             node.library,
-            sink=self.signals.put,
+            sink=self._hear,
             on_xid=self.xids.put,
             alarm=self._alarm,
             look_soon=self.looks.set,
@@ -49,6 +51,15 @@ class Listener:
         self._alarm.wake()
         self._thread.join(10)
         assert not self._thread.is_alive()
+
+    def _hear(self, signal: Signal) -> None:
+        """That NVML is not let go of is told beside each `nvml-events`, and asked for where it
+        matters.
+        """
+        if isinstance(signal, Well) and signal.name == RELEASED:
+            self.returned.set()
+        else:
+            self.signals.put(signal)
 
     def signal(self, wanted: type[Signal]) -> Fault | CannotTell | Well:
         while True:
@@ -196,11 +207,14 @@ def test_m7_nothing_is_inside_the_library_during_a_release(listen) -> None:
     node.library.release(60)
     assert time.monotonic() - began < 1
     assert not node.mapped()
-    assert "let go of" in str(listener.signal(CannotTell).detail)
+    told = listener.signal(CannotTell)
+    assert (told.name, "let go of until" in told.detail) == (RELEASED, True)
     assert not node.mapped()
+    listener.returned.clear()
     node.library.resume()
     listener.events.remake()
     assert listener.signal(Well).name == "nvml-events"
+    assert listener.returned.wait(5)
 
 
 def test_m1_a_wait_that_hangs_is_given_up_once_and_heard_again_when_it_returns(listen) -> None:

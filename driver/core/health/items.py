@@ -22,6 +22,8 @@ from driver.core.ids import GpuUuid
 DAMAGED: Final = "evidence-damaged"
 TOO_MANY: Final = "too-many-faults"
 """Stands for all that no room was left for."""
+RELEASED: Final = "nvml-released"
+"""We let go of NVML ourselves, for as long as somebody asked for."""
 RECOVERY: Final = "recovery-action"
 RESET_MARKS: Final = frozenset({RECOVERY, "gpu-lost", "gpu-missing", "reset-required"})
 """States of a GPU that go with a reset alone: that one is in order again proves a reset."""

@@ -14,7 +14,7 @@ from math import inf
 from typing import Final
 
 from driver.core.devices import EVERY_SLOT, Allocatable
-from driver.core.health.items import Evidence, Item, Kind
+from driver.core.health.items import RELEASED, Evidence, Item, Kind
 from driver.core.health.judgement import READY, Judgement, Judgements, Reason, State
 from driver.core.health.probe import BUSY
 from driver.core.health.proof import next_step
@@ -54,10 +54,12 @@ class JudgeSettings:
     advisory: frozenset[Source] = frozenset({Source.DCGM})
 
     def withholds_at(self, item: Item) -> float:
-        """When "cannot tell" begins to withhold. That a probe has to wait says nothing."""
+        """When "cannot tell" begins to withhold. That a probe has to wait says nothing, nor that we
+        let go of NVML ourselves: nothing is prepared meanwhile, and then it is looked again.
+        """
         if item.need is Need.PROBE:
             return item.first
-        if item.source in self.advisory or item.name == BUSY:
+        if item.source in self.advisory or item.name in {BUSY, RELEASED}:
             return inf
         return item.first + self.debounce
 
