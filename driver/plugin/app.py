@@ -179,6 +179,7 @@ def run(settings: PluginSettings) -> int:
         discovery=looking,
         metrics=metrics,
         tell=tell,
+        on_change=prepared,
     )
     hardware.subscribe(recovering.changed)
     supervisor.start("discovery", looking.run)

@@ -180,11 +180,14 @@ def recovery(
     discovery: Discovery,
     metrics: Metrics,
     tell: Tell,
+    on_change: Callable[[int], None],
 ) -> Recovery:
-    """`discovery` looks again when the ledger explains more or less than it did."""
+    """`discovery` looks again when the ledger explains more or less than it did; `on_change` is
+    told how many claims are prepared then.
+    """
 
     def repaired() -> None:
-        metrics.set_prepared_claims(len(stores.ledger.known()))
+        on_change(len(stores.ledger.known()))
         discovery.again()
 
     return Recovery(
