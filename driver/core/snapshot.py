@@ -127,3 +127,13 @@ def with_known_geometry(snapshot: NodeSnapshot, before: Mapping[GpuUuid, GpuFact
         else:
             gpus.append(gpu)
     return replace(snapshot, gpus=tuple(gpus))
+
+
+def with_lost(snapshot: NodeSnapshot, before: Mapping[GpuUuid, GpuFacts]) -> NodeSnapshot:
+    """A GPU that does not answer any more is as it was before: its devices must stay published, with
+    what is held against them, and not vanish. Not where another GPU sits at its address now.
+    """
+    uuids = {gpu.uuid for gpu in snapshot.gpus}
+    places = {gpu.pci for gpu in snapshot.gpus}
+    gone = (g for uuid, g in before.items() if uuid not in uuids and g.pci not in places)
+    return replace(snapshot, gpus=(*snapshot.gpus, *gone))

@@ -19,7 +19,7 @@ from driver.core.inventory import Inventory, build_inventory
 from driver.core.ledger import Entry
 from driver.core.live import find_foreign
 from driver.core.modes import unmatched
-from driver.core.snapshot import NodeSnapshot, with_known_geometry
+from driver.core.snapshot import NodeSnapshot, with_known_geometry, with_lost
 from driver.observe.logs import Log
 from driver.plugin.node import Hardware
 from driver.plugin.supervise import Wakeup
@@ -96,7 +96,7 @@ class Discovery:
 
     def look(self) -> float:
         """One reading; seconds until the next one is due."""
-        before = self._entries()
+        entries = self._entries()
         try:
             snapshot = self._library.snapshot()
         except NvmlError as error:
@@ -112,7 +112,8 @@ class Discovery:
             )
         self._tell_lost(snapshot)
         known = self._hardware.inventory
-        snapshot = with_known_geometry(snapshot, known.gpus if known else {})
+        before = known.gpus if known else {}
+        snapshot = with_lost(with_known_geometry(snapshot, before), before)
         try:
             inventory = build_inventory(snapshot, self._choices)
             check_binding(inventory.boards, self._choices.binding)
@@ -122,7 +123,7 @@ class Discovery:
             return self._failed(str(error))
         # Of both moments: what is made or taken apart while we read is ours all the same. What an
         # earlier boot made is gone, so it does not explain what is there now.
-        both = [*before.values(), *self._entries().values()]
+        both = [*entries.values(), *self._entries().values()]
         ours = [entry for entry in both if entry.boot_id == self._boot_id]
         if self._hardware.found(inventory, find_foreign(inventory, ours)):
             self._tell_found(inventory)
@@ -151,5 +152,5 @@ class Discovery:
         lost = tuple(f"{each.where}: {each.reason}" for each in snapshot.lost)
         if lost != self._lost:
             for each in lost:
-                log.error("GPU does not answer and is not offered", reason=each)
+                log.error("GPU does not answer", reason=each)
             self._lost = lost

@@ -1,7 +1,8 @@
 """From evidence to a judgement of every device: the worst of what concerns it.
 
 A partition's fault concerns every device that would use its memory slots, and no other; a GPU's all
-devices of the GPU; the node's all devices. Time only ever makes a judgement worse: what cannot be
+devices of the GPU; the node's all devices, but for what is only watched: that a GPU is missing, or
+that a line names none of ours, says nothing of the others. Time only ever makes a judgement worse: what cannot be
 told is waited for a while, then it withholds. `Judgements.due` says when that is. Must not know
 what a signal is, or what is done with a judgement.
 """
@@ -103,7 +104,9 @@ def judge(
 
 
 def _concerns(item: Item, gpu: GpuUuid) -> bool:
-    return item.scope.gpu == gpu if item.scope.gpu is not None else gpu not in item.proved
+    if item.scope.gpu is not None:
+        return item.scope.gpu == gpu
+    return item.weight is not Need.WATCH and gpu not in item.proved
 
 
 def _of_device(each: Subject, reasons: tuple[Reason, ...]) -> Judgement:
