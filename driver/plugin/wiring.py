@@ -42,6 +42,7 @@ GPUS: Final = "gpus"
 SLICES: Final = "slices"
 KUBELET: Final = "kubelet"
 """The conditions of readiness."""
+_GOOD_NEWS: Final = frozenset({Reason.ORPHAN_REMOVED, Reason.DEVICE_READY})
 
 
 class Topology:
@@ -222,6 +223,6 @@ def teller(recorder: Recorder, node: str) -> Tell:
     about = Regarding(api_version="v1", kind="Node", name=node, uid=node)
 
     def tell(reason: Reason, note: str) -> None:
-        recorder.event(about, reason, note, warning=reason is not Reason.ORPHAN_REMOVED)
+        recorder.event(about, reason, note, warning=reason not in _GOOD_NEWS)
 
     return tell

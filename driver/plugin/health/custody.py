@@ -87,6 +87,16 @@ class Custody:
             self._evidence = self._loaded()
         self._on_change(True)
 
+    def refresh(self) -> None:
+        """While another plugin leads: what it has stored since."""
+        with self._lock:
+            if self._leading:
+                return
+            before, self._evidence = self._evidence, self._loaded()
+            same = before.items == self._evidence.items
+        if not same:
+            self._on_change(True)
+
     def take(self, *signals: Signal) -> bool:
         """Whether it says anything new."""
         return self._change(
@@ -108,9 +118,9 @@ class Custody:
         return self._save_at
 
     def keep(self) -> None:
-        """Store what was put off, or could not be stored."""
+        """Store what was put off, if it is time by now, or could not be stored."""
         with self._lock:
-            if self._save_at is not None and self._clock() >= self._save_at:
+            if self._save_at is not None:
                 self._save()
 
     def _change(self, change: Callable[[Evidence], Evidence], *, weighty: bool) -> bool:

@@ -2,7 +2,8 @@
 
 Why it exists: a taint, a stream and a refusal that say different things would be worse than none,
 so all are made from one value here. Taints are held back to one change a second: a signal that
-flaps must not flood the API server. Refusals and the stream are never held back.
+flaps must not flood the API server. Those of new devices are not, for these must not be published
+without. Refusals and the stream are never held back.
 
 Must not know evidence, or how a judgement is made.
 """
@@ -98,8 +99,10 @@ class Judged:
     def set(self, judgements: Judgements) -> float | None:
         """Take a judgement in. Seconds until `settle` should be called; None: nothing waits."""
         with self._lock:
-            same = judgements == self._judgements
-            self._judgements = judgements
+            before, self._judgements = self._judgements, judgements
+            same = judgements == before
+            if judgements.devices.keys() != before.devices.keys():
+                self._changed_at = float("-inf")
             if not same:
                 self._feed = self._told_now(judgements)
                 self._wanted = self._tainted(judgements)

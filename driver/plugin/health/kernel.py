@@ -12,17 +12,17 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, Protocol
 
-from driver.core.health.catalogue import Catalogue
+from driver.core.health.catalogue import STRENGTH, Catalogue
 from driver.core.health.items import RECOVERY, is_hard
 from driver.core.health.kernel_log import Event, Forged, KernelLog, NotUnderstood, feed
 from driver.core.health.kmsg import KERNEL, UnreadableRecord, parse_record
 from driver.core.health.readings import GpuReadings, NodeReadings
 from driver.core.health.signals import Fault, Need, Overruled, Signal, Source
 from driver.core.health.verdict import judge
-from driver.core.health.verdict_known import REASK_SECONDS, Judgement, Known
+from driver.core.health.verdict_known import Judgement, Known
 from driver.core.health.verdict_xid import judge_xid
 from driver.core.health.xid import Xid
 from driver.core.ids import GpuUuid
@@ -32,6 +32,7 @@ from driver.observe.logs import Log
 from driver.plugin.health.custody import Custody
 from driver.plugin.health.harmless import Harmless, HarmlessTexts
 from driver.plugin.health.places import Places
+from driver.plugin.health.unsettled import UnsettledSigns
 from driver.plugin.supervise import Wakeup
 from driver.ports.health import RawRecord, XidSeen
 
@@ -39,28 +40,12 @@ log = Log(__name__)
 
 USER: Final = 1
 """The facility of what programs write into the kernel's log."""
-_ASKS: Final = (0.3, 1.0, 2.5, REASK_SECONDS)
-"""Seconds after a sign at which the recovery action is read again."""
-_GIVES_UP: Final = 60.0
-"""Seconds after which a GPU that does not answer is not asked for this sign any more."""
-_MOST: Final = 256
 _SUMMED: Final = 1.0
 """Seconds for which what is only shown is summed up."""
 
 
 class KernelMetrics(Protocol):
     def kernel_record(self, kind: str) -> None: ...
-
-
-@dataclass(slots=True)
-class _Open:
-    """A sign that waits for the recovery action: judged again when that was read late enough."""
-
-    event: Event
-    gpu: GpuUuid
-    at: float
-    source: Source
-    asked: int = 0
 
 
 class KernelWitness:
@@ -92,7 +77,7 @@ class KernelWitness:
         self._clock = clock
         self._state = KernelLog()
         self._lock = threading.Lock()
-        self._open: dict[tuple[GpuUuid, str], _Open] = {}
+        self._unsettled = UnsettledSigns()
         self._read_at: dict[GpuUuid, float] = {}
         self._harmless = HarmlessTexts()
         self._sums: dict[Fault, tuple[int, float]] = {}
@@ -128,6 +113,7 @@ class KernelWitness:
     def looked(self, found: NodeReadings) -> None:
         """The poll has read the GPUs: their recovery actions, and the driver's branch."""
         with self._lock:
+            self._read_at = dict(self._read_at)
             actions = dict(self._known.actions)
             for gpu, readings in found.gpus.items():
                 if isinstance(readings, GpuReadings) and isinstance(readings.recovery, int):
@@ -144,7 +130,10 @@ class KernelWitness:
     def run(self, stop: threading.Event) -> None:
         """Asks for looks while a sign waits for one, and passes on what was summed up."""
         while not stop.is_set():
-            rests = [rest for rest in (self._ask(), self._pass_on()) if rest is not None]
+            asks, rest = self._unsettled.ask(self._clock())
+            if asks:
+                self._look_soon()
+            rests = [each for each in (rest, self._pass_on()) if each is not None]
             self._wakeup.wait(min(rests, default=None))
 
     def _count_up(self, seen: Harmless, at: float, *, counted: bool = False) -> None:
@@ -158,7 +147,7 @@ class KernelWitness:
             if first:
                 self._pass_on_at = self._clock() + _SUMMED
         if seen.ask_again is not None:
-            self._wait_for_action(seen.event, seen.ask_again, at, Source.KERNEL)
+            self._unsettled_since(seen.event, Need.NOTHING, seen.ask_again, at, Source.KERNEL)
         if first:
             self._wakeup.wake()
 
@@ -180,54 +169,19 @@ class KernelWitness:
     def _tell(self, said: Judgement, event: Event, at: float, source: Source) -> bool:
         if said.signals:
             self._custody.take(*said.signals)
-        if said.ask_again is not None:
-            self._wait_for_action(event, said.ask_again, at, source)
-        return any(_weighs(signal) for signal in said.signals)
+        if (gpu := said.ask_again) is not None:
+            self._unsettled_since(event, _need(said.signals), gpu, at, source)
+        return _need(said.signals) is not Need.NOTHING
 
-    def _wait_for_action(self, event: Event, gpu: GpuUuid, at: float, source: Source) -> None:
-        """Once for each kind of sign and GPU: a storm asks no more often than one of it does."""
-        kind = str(event.code) if isinstance(event, Xid) else type(event).__name__
-        with self._lock:
-            known = self._open.get((gpu, kind))
-            if known is not None:
-                known.event, known.at = event, max(at, known.at)
-                return
-            if len(self._open) >= _MOST:
-                return
-            self._open[gpu, kind] = _Open(event=event, gpu=gpu, at=at, source=source)
-        self._wakeup.wake()
-
-    def _ask(self) -> float | None:
-        """Seconds until the next look is to be asked for; None: nothing waits."""
-        now = self._clock()
-        ask = False
-        with self._lock:
-            self._open = {k: o for k, o in self._open.items() if now - o.at < _GIVES_UP}
-            rests = []
-            for each in self._open.values():
-                due = each.at + _ASKS[min(each.asked, len(_ASKS) - 1)]
-                if each.asked >= len(_ASKS):
-                    due += _ASKS[-1] * (each.asked - len(_ASKS) + 1)
-                if due <= now:
-                    each.asked += 1
-                    ask = True
-                    due = now + _ASKS[0]
-                rests.append(due - now)
-        if ask:
-            self._look_soon()
-        return min(rests, default=None)
+    def _unsettled_since(
+        self, event: Event, need: Need, gpu: GpuUuid, at: float, source: Source
+    ) -> None:
+        if self._unsettled.add(event, need=need, gpu=gpu, source=source, at=at, now=self._clock()):
+            self._wakeup.wake()
 
     def _settle(self) -> None:
         """Judge again what was waiting for an action that was read late enough after it."""
-        with self._lock:
-            ready = {
-                k: o
-                for k, o in self._open.items()
-                if self._read_at.get(o.gpu, 0.0) >= o.at + REASK_SECONDS
-            }
-            for key in ready:
-                del self._open[key]
-        for each in ready.values():
+        for each in self._unsettled.settled(self._read_at):
             known = replace(self._with_places(), settled=True)
             at = self._read_at[each.gpu]
             if isinstance(each.event, Xid) and each.event.address is None:
@@ -290,5 +244,7 @@ def _settled(signals: Iterable[Signal], at: float) -> list[Signal]:
     return found
 
 
-def _weighs(signal: Signal) -> bool:
-    return not isinstance(signal, Fault) or signal.need is not Need.NOTHING
+def _need(signals: Iterable[Signal]) -> Need:
+    """The strongest; what is no fault is news of a device that is told as such."""
+    needs = [s.need if isinstance(s, Fault) else Need.PROBE for s in signals]
+    return max(needs, key=STRENGTH.index, default=Need.NOTHING)

@@ -25,10 +25,14 @@ log = Log(__name__)
 
 _LAZY: Final = 1.0
 """Seconds for which what is only shown may wait."""
+_LEAST: Final = 0.01
+"""Seconds; the two clocks do not tick alike, and a wait that ends just too early is no loop."""
 
 
 class Monitor:
-    """`run` in a thread of its own; everything else from any."""
+    """`run` in a thread of its own; everything else from any. `clock`: the time of day, of which
+    evidence speaks; `uptime`: what pauses are measured by, as the time of day may be set.
+    """
 
     def __init__(
         self,
@@ -39,6 +43,7 @@ class Monitor:
         settings: JudgeSettings,
         wakeup: Wakeup,
         clock: Callable[[], float] = time.time,
+        uptime: Callable[[], float] = time.monotonic,
     ) -> None:
         self._custody = custody
         self._hardware = hardware
@@ -46,6 +51,7 @@ class Monitor:
         self._settings = settings
         self._wakeup = wakeup
         self._clock = clock
+        self._uptime = uptime
         self._lock = threading.Lock()
         self._due: float | None = None
         custody.subscribe(self._evidence_changed)
@@ -53,11 +59,14 @@ class Monitor:
 
     def run(self, stop: threading.Event) -> None:
         while not stop.is_set():
-            self._wakeup.wait(self._rest())
-            if stop.is_set():
-                return
+            self._wakeup.wait(self.step())
+
+    def step(self) -> float | None:
+        """Do what is due; seconds until the next thing is, None: when something happens."""
+        if (rest := self._rest()) is not None and rest <= 0:
             self._custody.keep()
             self._judge()
+        return self._rest()
 
     def judge(self) -> None:
         """Now, with what is known now."""
@@ -66,24 +75,28 @@ class Monitor:
 
     def _judge(self) -> None:
         with self._lock:
-            inventory = self._hardware.inventory
+            inventory, now = self._hardware.inventory, self._clock()
             found = judge(
                 self._custody.evidence,
                 subjects(inventory.devices) if inventory else (),
-                self._clock(),
+                now,
                 self._settings,
             )
-            pause = self._judged.set(found)
-            held_back = None if pause is None else self._clock() + pause
-            due = [at for at in (found.due, held_back, self._custody.due()) if at is not None]
-            self._due = min(due, default=None)
+            store_at = self._custody.due()
+            pauses = [
+                None if found.due is None else found.due - now,
+                self._judged.set(found),
+                None if store_at is None else store_at - now,
+            ]
+            pause = min((each for each in pauses if each is not None), default=None)
+            self._due = None if pause is None else self._uptime() + max(_LEAST, pause)
 
     def _evidence_changed(self, weighty: bool) -> None:
         if weighty:
             self.judge()
             return
         with self._lock:
-            lazily = self._clock() + _LAZY
+            lazily = self._uptime() + _LAZY
             if self._due is not None and self._due <= lazily:
                 return
             self._due = lazily
@@ -91,4 +104,4 @@ class Monitor:
 
     def _rest(self) -> float | None:
         with self._lock:
-            return None if self._due is None else max(0.0, self._due - self._clock())
+            return None if self._due is None else max(0.0, self._due - self._uptime())

@@ -1,7 +1,8 @@
 """Tells people what changed: Events on the node, the node's condition, metrics, log lines.
 
 Why it exists: each is a few words about the same change, made from one comparison of two
-judgements. Must not know evidence rules.
+judgements. What was held against a GPU before this plugin came to lead is no change: whoever led
+then has told it. Must not know evidence rules.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 from driver.core.health.explain import summary
-from driver.core.health.judge import READY, Judgement, Judgements, State
+from driver.core.health.judge import READY, Judgement, State
 from driver.core.ids import GpuUuid
 from driver.observe.logs import Log
 from driver.plugin.health.condition import Condition
@@ -31,7 +32,9 @@ class StateMetrics(Protocol):
 
 
 class Told:
-    """Called when the judgement is another one. `tell`: an Event about the node."""
+    """Called when the judgement is another one; `lead` when this plugin begins to speak for the
+    node, before anything can change. `tell`: an Event about the node.
+    """
 
     def __init__(
         self,
@@ -47,21 +50,28 @@ class Told:
         self._tell = tell
         self._condition = condition
         self._metrics = metrics
+        self._leads = False
         self._before: Mapping[GpuUuid, Judgement] = {}
         judged.subscribe(self.changed)
 
+    def lead(self) -> None:
+        self.changed()
+        self._leads = True
+
     def changed(self) -> None:
-        found = self._judged.judgements
-        if self._hardware.inventory is None and not found.gpus:
-            return
-        gpus = gpu_judgements(found)
-        for gpu, judgement in gpus.items():
-            before = self._before.get(gpu, READY)
-            if _head(before) != _head(judgement):
-                self._changed(gpu, before, judgement)
-        self._before = gpus
+        found, inventory = self._judged.judgements, self._hardware.inventory
+        before, self._before = self._before, found.gpus
+        if self._leads:
+            for gpu in before.keys() | found.gpus.keys():
+                old, new = before.get(gpu, READY), found.gpus.get(gpu, READY)
+                if _head(old) != _head(new):
+                    self._changed(gpu, old, new)
+        there = dict.fromkeys(inventory.gpus, READY) if inventory else {}
+        gpus = {**there, **found.gpus}
         self._metrics.set_gpu_states(Counter(j.state.value for j in gpus.values()))
-        self._condition(condition_of(gpus, found.node))
+        # Until the GPUs are known, what was stored would be counted as all there is.
+        if inventory is not None or found.node.state.withheld:
+            self._condition(condition_of(gpus, found.node))
 
     def _changed(self, gpu: GpuUuid, before: Judgement, after: Judgement) -> None:
         text = f"GPU {gpu}: {summary(after)}"
@@ -76,11 +86,6 @@ class Told:
         elif before.state is not State.READY:
             log.info("GPU ready again", gpu=gpu)
             self._tell(Reason.DEVICE_READY, text)
-
-
-def gpu_judgements(found: Judgements) -> Mapping[GpuUuid, Judgement]:
-    """By GPU, the worst of it and of what is on it."""
-    return found.gpus
 
 
 def condition_of(gpus: Mapping[GpuUuid, Judgement], node: Judgement) -> Condition:
