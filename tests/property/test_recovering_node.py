@@ -37,6 +37,7 @@ class Life(RuleBasedStateMachine):
         self.number = 0
         self.claims: dict[ClaimRef, str] = {}
         self.running: dict[ClaimRef, str] = {}
+        """By claim, the UUID that its container was told."""
         self.foreign: list[InstanceFacts] = []
 
     @initialize(foreign=st.booleans())
@@ -47,8 +48,8 @@ class Life(RuleBasedStateMachine):
             self.node.mig.create(uuid, profile, profile.placements[FOREIGN_START])
             self.foreign = list(self.node.instances())
 
-    @rule(chosen=st.sampled_from(DEVICES))
-    def allocate(self, chosen: str) -> None:
+    @rule(chosen=st.sampled_from(DEVICES), started=st.booleans())
+    def allocate(self, chosen: str, started: bool) -> None:
         """As a scheduler does: a device, or a whole GPU and its parts, to one claim at a time."""
         parent = chosen.partition("-mig-")[0]
         if any(d in (chosen, parent) or (chosen == parent and d.startswith(parent))
@@ -57,17 +58,21 @@ class Life(RuleBasedStateMachine):
         self.number += 1
         ref = self.node.add(claim(f"c{self.number}", chosen))
         self.claims[ref] = chosen
+        if started:
+            self.prepare()
 
     @precondition(lambda self: self.claims)
-    @rule(data=st.data())
-    def prepare(self, data: st.DataObject) -> None:
-        ref = data.draw(st.sampled_from(list(self.claims)))
-        answer = self.node.prepare(ref)
-        if isinstance(answer, tuple):
+    @rule()
+    def prepare(self) -> None:
+        """The kubelet asks for all of them, again or for the first time."""
+        for ref in self.claims:
+            answer = self.node.prepare(ref)
+            if not isinstance(answer, tuple):
+                assert ref not in self.running or self.node.api.failure, answer
+                continue
             assert [d.device for d in answer] == [self.claims[ref]]
-            self.running[ref] = self.claims[ref]
-        else:
-            assert ref not in self.running or self.node.api.failure, answer
+            (holding,) = self.node.entries()[ref.uid].holdings
+            assert self.running.setdefault(ref, holding.uuid) == holding.uuid
 
     @precondition(lambda self: self.running)
     @rule(data=st.data())
@@ -93,23 +98,23 @@ class Life(RuleBasedStateMachine):
             self.node.cdi.specs.clear()
         self._start()
 
-    @rule()
-    def reboot(self) -> None:
+    @rule(what=st.sampled_from(["api", "api", "time", "grace", "reboot"]))
+    def befall(self, what: str) -> None:
+        if what == "api":
+            away = self.node.api.failure is None
+            self.node.api.failure = KubeUnavailable("away", what="get") if away else None
+        elif what == "reboot":
+            self._reboot()
+        else:
+            self.node.after(GRACE if what == "grace" else 1.0)
+
+    def _reboot(self) -> None:
         self.boots += 1
         self.node.mig.held.clear()
         self.node.mig.on.clear()
         self.node.cdi.specs.clear()
         self.foreign, self.running = [], {}
         self._start()
-
-    @rule()
-    def the_api_goes_or_comes_back(self) -> None:
-        away = self.node.api.failure is None
-        self.node.api.failure = KubeUnavailable("away", what="get") if away else None
-
-    @rule(seconds=st.sampled_from([1.0, GRACE]))
-    def time_passes(self, seconds: float) -> None:
-        self.node.after(seconds)
 
     def _start(self) -> None:
         failure, now = self.node.api.failure, self.node.now
@@ -133,9 +138,9 @@ class Life(RuleBasedStateMachine):
     @invariant()
     def a_running_claim_keeps_what_it_has(self) -> None:
         entries, files = self.node.entries(), self.node.cdi.claims()
-        for ref in self.running:
+        for ref, uuid in self.running.items():
             (holding,) = entries[ref.uid].holdings
-            assert ref.uid in files
+            assert (holding.uuid, ref.uid in files) == (uuid, True)
             if holding.slot and holding.slot.made:
                 there = self.node.mig.held[holding.gpu]
                 assert any(c.uuid == holding.uuid for i in there for c in i.compute)
