@@ -11,14 +11,16 @@ from __future__ import annotations
 
 import os
 import sys
-from argparse import Namespace
+from argparse import Namespace, _SubParsersAction
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from driver.config.flags import Parser, add_flags, given
 from driver.config.load import load
 from driver.config.settings import PluginSettings
 from driver.config.show import dump
+from driver.control import arguments as control_arguments
 from driver.core.errors import ConfigError, TesseraError
 from driver.plan import arguments as plan_arguments
 from driver.simulate import arguments as simulate_arguments
@@ -68,7 +70,41 @@ def _parser() -> Parser:
     )
     simulate_arguments.add_arguments(simulate)
     simulate.set_defaults(run=_simulate, parser=simulate)
+    _add_control(commands)
     return parser
+
+
+def _add_control(commands: _SubParsersAction[Parser]) -> None:
+    """What is asked of the plugin that runs on this node."""
+    for name, text, description, add in (
+        (
+            "status",
+            "show the GPUs of this node, what is withheld and why, and who has what",
+            "Asks the plugin of this node.",
+            control_arguments.add_status,
+        ),
+        (
+            "explain",
+            "say why a device or GPU is what it is, what clears it and who must act",
+            "Asks the plugin of this node.",
+            control_arguments.add_explain,
+        ),
+        (
+            "ack",
+            "take responsibility for a fault that only an operator can clear",
+            "The GPU comes back once a probe has passed as well.",
+            control_arguments.add_ack,
+        ),
+        (
+            "release",
+            "let go of all GPUs for a while, so that others can reset or cut them",
+            "Nothing is prepared meanwhile; the kernel log is still read.",
+            control_arguments.add_release,
+        ),
+    ):
+        command = commands.add_parser(name, help=text, description=description)
+        add(command)
+        command.set_defaults(run=partial(_control, name), parser=command)
 
 
 def _plugin(chosen: Namespace) -> int:
@@ -84,6 +120,18 @@ def _plugin(chosen: Namespace) -> int:
     from driver.plugin.app import run  # noqa: PLC0415 - see the module's docstring
 
     return run(settings)
+
+
+def _control(name: str, chosen: Namespace) -> int:
+    from driver.control import app  # noqa: PLC0415 - see the module's docstring
+
+    runs = {
+        "status": app.show_status,
+        "explain": app.explain,
+        "ack": app.acknowledge,
+        "release": app.release,
+    }
+    return runs[name](chosen, sys.stdout, os.environ)
 
 
 def _plan(chosen: Namespace) -> int:

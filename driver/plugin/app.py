@@ -10,9 +10,10 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from driver.config.settings import PluginSettings
 from driver.core.errors import ConfigError, StateError
@@ -28,6 +29,7 @@ from driver.observe.logs import Log, setup
 from driver.observe.metrics import CONTENT_TYPE, Metrics
 from driver.plugin.allocations import Allocations
 from driver.plugin.claims import Claims
+from driver.plugin.control_wiring import Controlled
 from driver.plugin.device_status import DeviceStatus
 from driver.plugin.health.wiring import Node, build_health
 from driver.plugin.leadership import Leadership
@@ -58,6 +60,12 @@ log = Log(__name__)
 _DRAIN: Final = 40.0
 """Seconds for running calls at the end; the kubelet gives up on a call after 45."""
 _JOIN: Final = 5.0
+
+
+class Serves(Protocol):
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
 
 
 def run(settings: PluginSettings) -> int:
@@ -126,7 +134,7 @@ def run(settings: PluginSettings) -> int:
         entries=stores.ledger.known,
         readiness=readiness,
         metrics=metrics,
-        sick=health.judged.taints,
+        sick=health.taints,
     )
     hardware.subscribe(publishing.changed)
     health.judged.subscribe_taints(publishing.changed)
@@ -190,35 +198,43 @@ def run(settings: PluginSettings) -> int:
         stores.named_locks,
         follows=lambda: readiness.well(SLICES),
         failed=reporter(readiness, SLICES),
-        leads=health.custody.lead,
+        leads=health.lead,
     )
     supervisor.start("publisher", lead.led(publishing.run))
     supervisor.start("device status", lead.led(status.run))
     supervisor.start("recovery", lead.led(recovering.run))
     health.start(supervisor, lead)
     supervisor.start("lead", lead.run)
+    control = Controlled(
+        identity=identity,
+        version=release,
+        lead=lead,
+        hardware=hardware,
+        health=health,
+        entries=stores.ledger.entries,
+    ).serve(settings)
     log.info("plugin started", node=identity.node, driver=identity.driver)
-    return _live(supervisor, kubelet, calls, http)
+    return _live(supervisor, kubelet, calls, [control, *([http] if http else [])])
 
 
 def _live(
-    supervisor: Supervisor, kubelet: KubeletServer, calls: RunningCalls, http: HealthServer | None
+    supervisor: Supervisor, kubelet: KubeletServer, calls: RunningCalls, others: Sequence[Serves]
 ) -> int:
     """Serves until it is told to end, then lets running calls end: first those that were there, so
     that the kubelet hears their answer, then it leaves the kubelet. The exit code.
     """
     try:
         kubelet.start()
-        if http is not None:
-            http.start()
+        for each in others:
+            each.start()
         supervisor.stop.wait()
     finally:
         supervisor.end()
         deadline = time.monotonic() + _DRAIN
         calls.wait(_DRAIN)
         drained = kubelet.stop(max(0.0, deadline - time.monotonic()))
-        if http is not None:
-            http.stop()
+        for each in others:
+            each.stop()
         running = supervisor.join(_JOIN)
     return _end(supervisor, drained=drained, running=running)
 

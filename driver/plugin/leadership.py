@@ -51,6 +51,11 @@ class Leadership:
         self._running = 0
         self._ended = threading.Condition()
 
+    @property
+    def leading(self) -> bool:
+        """Whether this plugin speaks for the node."""
+        return self._leading
+
     def run(self, stop: threading.Event) -> None:
         """Takes the lead as soon as it is free, lets go of it after `stop`."""
         leading = self._take(stop)
@@ -64,6 +69,7 @@ class Leadership:
         stop.wait()
         with self._ended:
             ended = self._ended.wait_for(lambda: self._running == 0, _LET_GO)
+        self._leading = False
         self._locks.give(_NAME)
         log.info("lead let go of", in_order=ended)
 

@@ -70,7 +70,8 @@ def test_head_has_no_body_and_an_unknown_path_lists_the_known_ones(server):
     assert (answer.status, body, answer.getheader("Content-Length")) == (200, "", "3")
     answer, body = ask(server, "/")
     assert (answer.status, body) == (404, "/healthz\n/readyz\n/metrics\n")
-    assert ask(server, "/healthz", method="POST")[0].status == 501
+    assert ask(server, "/healthz", method="POST")[0].status == 405
+    assert ask(server, "/healthz", method="PATCH")[0].status == 501
 
 
 def test_a_check_that_raises_is_500_and_logged(world, caplog):

@@ -13,10 +13,10 @@ import threading
 import time
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol
+from typing import Final, Protocol
 
 from driver.core.errors import ClaimError, StateError
-from driver.core.health.probe import Outcome, ProbeTarget, signals, silent_runs
+from driver.core.health.probe import Interrupted, Outcome, ProbeTarget, signals, silent_runs
 from driver.core.health.probing import (
     NO_INSTANCE,
     NotNow,
@@ -39,6 +39,10 @@ from driver.plugin.supervise import Wakeup
 log = Log(__name__)
 
 
+_MAKES_WAY: Final = 15.0
+"""Seconds for which no probe is started where a claim is about to be prepared."""
+
+
 class DeviceProber(Protocol):
     """See `driver.cuda.prober.Prober`."""
 
@@ -53,7 +57,8 @@ class ProbeMetrics(Protocol):
 
 class Probes:
     """`run` in a thread of its own; `look`, `make_way` from any. `unused` is called for a GPU that
-    stays in MIG mode without an instance: nothing can be probed on it.
+    stays in MIG mode without an instance: nothing can be probed on it. `closed`: whether the GPUs
+    are let go of, so that others can reset them.
     """
 
     def __init__(
@@ -68,6 +73,7 @@ class Probes:
         metrics: ProbeMetrics,
         unused: Callable[[GpuUuid], None],
         wakeup: Wakeup,
+        closed: Callable[[], bool] = lambda: False,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._custody = custody
@@ -79,10 +85,12 @@ class Probes:
         self._metrics = metrics
         self._unused = unused
         self._wakeup = wakeup
+        self._closed = closed
         self._clock = clock
         self._lock = threading.Lock()
         self._running: set[GpuUuid] = set()
         self._last: dict[GpuUuid, float] = {}
+        self._wanted: dict[GpuUuid, float] = {}
         self._silent: dict[str, int] = {}
         self._began = clock()
 
@@ -92,10 +100,16 @@ class Probes:
 
     def make_way(self, gpus: Collection[GpuUuid]) -> None:
         """A claim is about to be prepared on these GPUs."""
+        until = self._clock() + _MAKES_WAY
         with self._lock:
+            self._wanted.update(dict.fromkeys(gpus, until))
             running = self._running & set(gpus)
         for gpu in running:
             self._prober.interrupt(gpu)
+
+    def let_go(self) -> None:
+        """End all that run: a program that computes has the GPU open."""
+        self._prober.interrupt()
 
     def run(self, stop: threading.Event) -> None:
         workers = ThreadPoolExecutor(self._policy.parallel, thread_name_prefix="probe")
@@ -111,12 +125,16 @@ class Probes:
         """Start what is due; seconds until the next is, None: when something happens."""
         now = self._clock()
         inventory = self._hardware.inventory
-        if inventory is None:
+        if inventory is None or self._closed():
             return None
         wishes = wanted_probes(self._custody.evidence, now, self._places.identity())
         due = routine(inventory.gpus, last=self._last, policy=self._policy, since=self._began)
         due |= {wish.scope: wish.due for wish in wishes}
         with self._lock:
+            self._wanted = {gpu: until for gpu, until in self._wanted.items() if until > now}
+            for scope in due:
+                if scope.gpu in self._wanted:
+                    due[scope] = max(due[scope], self._wanted[scope.gpu])
             rounds, waiting = choose(
                 due,
                 inventory.gpus,
@@ -133,7 +151,7 @@ class Probes:
             self._custody.probe_started(each.scope)
             workers.submit(self._round, each)
         for not_now in waiting:
-            self._tell_waiting(not_now)
+            self._see_to(not_now, workers)
         at = next_due(due, now=now)
         return None if at is None else at - now
 
@@ -142,10 +160,7 @@ class Probes:
         assert gpu is not None  # noqa: S101 - `choose` gives no round without one
         try:
             with self._locks.held((gpu,), by="a health probe"):
-                # Between the choice and the lock a claim may have come.
-                if self._places.held() & {gpu, *(t.uuid for t in each.targets)}:
-                    return
-                outcomes = [self._probe(target) for target in each.targets]
+                outcomes = self._outcomes(gpu, each)
         except (ClaimError, StateError) as error:
             log.info("probe put off", gpu=gpu, reason=str(error))
             return
@@ -159,6 +174,20 @@ class Probes:
         if (passed := proof(each, outcomes)) is not None:
             self._custody.take(passed)
 
+    def _outcomes(self, gpu: GpuUuid, each: Round) -> list[Outcome]:
+        """As far as nobody else wants the GPU. Under its lock."""
+        outcomes: list[Outcome] = []
+        # Between the choice and the lock a claim may have got it.
+        if self._places.held() & {gpu, *(target.uuid for target in each.targets)}:
+            return outcomes
+        for target in each.targets:
+            if self._closed() or gpu in self._wanted:
+                break
+            outcomes.append(self._probe(target))
+            if isinstance(outcomes[-1], Interrupted):
+                break
+        return outcomes
+
     def _probe(self, target: ProbeTarget) -> Outcome:
         started = self._clock()
         outcome = self._prober.probe(target)
@@ -170,8 +199,19 @@ class Probes:
         self._custody.take(*said)
         return outcome
 
-    def _tell_waiting(self, not_now: NotNow) -> None:
+    def _see_to(self, not_now: NotNow, workers: ThreadPoolExecutor) -> None:
         log.debug("probe has to wait", scope=str(not_now.scope), reason=not_now.detail)
         gpu = not_now.scope.gpu
-        if not_now.name == NO_INSTANCE and gpu is not None and not self._places.holds(gpu):
-            self._unused(gpu)
+        if not_now.name == NO_INSTANCE and gpu is not None:
+            workers.submit(self._leave_mig, gpu)
+
+    def _leave_mig(self, gpu: GpuUuid) -> None:
+        """Under the GPU's lock: a claim may be about to cut it."""
+        try:
+            with self._locks.held((gpu,), by="a health probe"):
+                if not self._closed() and not self._places.holds(gpu):
+                    self._unused(gpu)
+        except (ClaimError, StateError) as error:
+            log.info("MIG mode stays as it is", gpu=gpu, reason=str(error))
+        except Exception:
+            log.exception("MIG mode stays as it is", gpu=gpu)

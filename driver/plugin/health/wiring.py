@@ -30,7 +30,8 @@ from driver.observe.metrics import Metrics
 from driver.plugin.discover import Discovery
 from driver.plugin.health.condition import NodeCondition
 from driver.plugin.health.custody import Custody
-from driver.plugin.health.judged import Judged
+from driver.plugin.health.ending import Ending
+from driver.plugin.health.judged import Judged, Taints
 from driver.plugin.health.kernel import KernelWitness
 from driver.plugin.health.monitor import Monitor
 from driver.plugin.health.places import Places
@@ -40,6 +41,7 @@ from driver.plugin.leadership import Leadership
 from driver.plugin.node import Hardware, Identity
 from driver.plugin.partitions import Partitions
 from driver.plugin.recover import Tell
+from driver.plugin.release_window import ReleaseWindow
 from driver.plugin.stores import Stores
 from driver.plugin.supervise import Supervisor
 from driver.ports.health import HealthSource
@@ -62,16 +64,34 @@ class Health:
     kernel: KernelWitness
     condition: NodeCondition
     places: Places
+    window: ReleaseWindow
     sources: tuple[HealthSource, ...]
+    told: Told
+    ending: Ending
+    hardware: Hardware
+
+    def lead(self) -> None:
+        """From now on we speak for the node."""
+        self.custody.lead()
+        self.told.lead()
+
+    def taints(self) -> Taints:
+        """For publishing: no device that was just found may be published without its own."""
+        inventory = self.hardware.inventory
+        if inventory and inventory.devices.keys() != self.judged.judgements.devices.keys():
+            self.monitor.judge()
+        return self.ending.softened(self.judged.taints())
 
     def refusal(self, devices: Iterable[tuple[DeviceName, GpuUuid]]) -> str:
-        return self.judged.refusal(devices)
+        self.custody.refresh()
+        return self.window.refusal() or self.judged.refusal(devices)
 
     def make_way(self, gpus: Collection[GpuUuid]) -> None:
         self.probes.make_way(gpus)
 
     def start(self, supervisor: Supervisor, lead: Leadership) -> None:
         """Everything runs in the plugin that leads alone; the others know what is stored."""
+        supervisor.start("release window", self.window.run)
         supervisor.start("health", lead.led(self.monitor.run))
         supervisor.start("health probes", lead.led(self.probes.run))
         supervisor.start("health kernel", lead.led(self.kernel.run))
@@ -114,7 +134,9 @@ def build_health(node: Node, *, damaged: Callable[[Path, str], None]) -> Health:
         pauses=Backoff(base=0.5, cap=60.0),
         wakeup=supervisor.wakeup(),
     )
-    Told(judged, node.hardware, tell=node.tell, condition=condition.set, metrics=node.metrics)
+    told = Told(
+        judged, node.hardware, tell=node.tell, condition=condition.set, metrics=node.metrics
+    )
     monitor = Monitor(
         custody,
         node.hardware,
@@ -122,9 +144,11 @@ def build_health(node: Node, *, damaged: Callable[[Path, str], None]) -> Health:
         settings=JudgeSettings(debounce=settings.unknown_seconds),
         wakeup=supervisor.wakeup(),
     )
-    probes = _probes(node, custody, places)
+    window = ReleaseWindow(node.library, wakeup=supervisor.wakeup())
+    probes = _probes(node, custody, places, window)
     judged.subscribe(probes.look)
-    kernel, sources = _sources(node, custody, places)
+    node.hardware.subscribe(probes.look)
+    kernel, sources = _sources(node, custody, places, window)
     monitor.judge()
     return Health(
         custody=custody,
@@ -134,11 +158,15 @@ def build_health(node: Node, *, damaged: Callable[[Path, str], None]) -> Health:
         kernel=kernel,
         condition=condition,
         places=places,
+        window=window,
         sources=sources,
+        told=told,
+        ending=Ending(node.api),
+        hardware=node.hardware,
     )
 
 
-def _probes(node: Node, custody: Custody, places: Places) -> Probes:
+def _probes(node: Node, custody: Custody, places: Places, window: ReleaseWindow) -> Probes:
     settings = node.settings
 
     def unused(gpu: GpuUuid) -> None:
@@ -149,7 +177,7 @@ def _probes(node: Node, custody: Custody, places: Places) -> Probes:
             node.partitions.switch_off_if_empty(gpu)
             node.discovery.again()
 
-    return Probes(
+    probes = Probes(
         custody,
         places,
         node.hardware,
@@ -162,11 +190,14 @@ def _probes(node: Node, custody: Custody, places: Places) -> Probes:
         metrics=node.metrics,
         unused=unused,
         wakeup=node.supervisor.wakeup(),
+        closed=window.is_open,
     )
+    window.subscribe(let_go=probes.let_go, ended=probes.look)
+    return probes
 
 
 def _sources(
-    node: Node, custody: Custody, places: Places
+    node: Node, custody: Custody, places: Places, window: ReleaseWindow
 ) -> tuple[KernelWitness, tuple[HealthSource, ...]]:
     settings, supervisor = node.settings, node.supervisor
     sink = _sink(custody, node.metrics)
@@ -203,6 +234,8 @@ def _sources(
         on_mig_change=node.discovery.again,
         hang_after=settings.nvml_hang_seconds,
     )
+    for look in (node.discovery.again, poll.look_soon, events.remake):
+        window.subscribe(ended=look)
     sources: list[HealthSource] = [
         poll,
         DeviceNodes(

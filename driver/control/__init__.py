@@ -1,0 +1,1 @@
+"""Talks to the plugin of this node: what an administrator types, sent through its socket."""

@@ -1,0 +1,103 @@
+"""One request to the plugin of this node, over its control socket.
+
+Must not know what is asked.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+from collections.abc import Mapping
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from driver.core.errors import ConfigError, TesseraError
+
+_NAME: Final = "control.sock"
+_PATIENCE: Final = 45.0
+"""Seconds for an answer: NVML is let go of when the calls that run in it return."""
+
+
+class NoAnswerError(TesseraError):
+    """No plugin answers at this socket."""
+
+
+class RefusedError(TesseraError):
+    """The plugin says no, and why."""
+
+
+class Client:
+    def __init__(self, plugin_dir: Path) -> None:
+        self._path = plugin_dir / _NAME
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Mapping[str, object] | None = None,
+    ) -> dict[str, Any]:
+        """ConfigError where what was asked for is not there, or is asked for wrongly."""
+        target = path + (f"?{urlencode(query)}" if query else "")
+        connection = _UnixConnection(self._path)
+        try:
+            sent = None if body is None else json.dumps(body)
+            connection.request(method, target, sent)
+            answer = connection.getresponse()
+            status, text = answer.status, answer.read()
+        except PermissionError as error:
+            raise NoAnswerError(f"{self._path} is for root alone; run this as root") from error
+        except (OSError, http.client.HTTPException) as error:
+            raise self._no_answer(error) from error
+        finally:
+            connection.close()
+        return self._read(status, text)
+
+    def _read(self, status: int, text: bytes) -> dict[str, Any]:
+        try:
+            content = json.loads(text)
+        except ValueError:
+            content = None
+        if not isinstance(content, dict):
+            raise NoAnswerError(
+                f"what answers at {self._path} is no plugin of this version (HTTP {status});"
+                " use the command of the plugin's own image"
+            )
+        if status == HTTPStatus.OK:
+            return content
+        reason = str(content.get("error") or f"HTTP {status}, see the plugin's log")
+        if status in {HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND}:
+            raise ConfigError(reason)
+        raise RefusedError(reason)
+
+    def _no_answer(self, error: Exception) -> NoAnswerError:
+        if isinstance(error, FileNotFoundError | ConnectionRefusedError):
+            why = "no plugin serves it"
+        elif isinstance(error, TimeoutError):
+            why = f"no answer in {_PATIENCE:.0f} s"
+        else:
+            why = str(error) or type(error).__name__
+        return NoAnswerError(
+            f"{self._path}: {why}; run this on the node, in the plugin's pod (kubectl exec POD --"
+            " tessera ...), look at the pod, or give --plugin-dir"
+        )
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path: Path) -> None:
+        super().__init__("localhost", timeout=_PATIENCE)
+        self._path = path
+
+    def connect(self) -> None:
+        made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        made.settimeout(_PATIENCE)
+        try:
+            made.connect(str(self._path))
+        except OSError:
+            made.close()
+            raise
+        self.sock = made
