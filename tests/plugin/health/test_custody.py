@@ -1,0 +1,94 @@
+"""Evidence is stored before it is acted on, counts if it cannot be, and goes with the lead."""
+
+from __future__ import annotations
+
+import threading
+
+from driver.core.health.signals import CannotTell, Need, ProbePassed, Scope, Source
+from driver.plugin.health.custody import Custody
+from tests.plugin.health.shell import BOOT, FIRST, ONE, TWO, MemoryStore, Shell, fault
+
+
+def test_what_is_taken_in_is_stored_before_anybody_is_told() -> None:
+    store = MemoryStore()
+    custody = Custody(store, boot_id=BOOT, identity=Shell().places.identity, clock=lambda: 50.0)
+    told: list[tuple[bool, int]] = []
+    custody.subscribe(lambda weighty: told.append((weighty, len(store.kept.items))))
+    assert custody.take(fault(at=50))
+    assert custody.take(fault("xid-13", Need.NOTHING, at=50))
+    assert told == [(True, 1), (False, 1)]
+
+
+def test_a_full_disk_keeps_no_sick_gpu_on_offer_and_what_was_seen_is_stored_later() -> None:
+    shell = Shell()
+    shell.store.broken = "no space left"
+    shell.custody.take(fault(at=shell.now))
+    assert shell.taints() == {FIRST: ["xid-79"]}
+    assert "no space" in shell.custody.unsaved
+    assert shell.wait(30) <= 10
+    shell.store.broken = ""
+    shell.wait(6)
+    assert shell.custody.unsaved == ""
+    assert {item.name for item in shell.store.kept.items.values()} == {"xid-79"}
+
+
+def test_a_plugin_that_stands_by_refuses_what_the_one_that_leads_has_found() -> None:
+    store = MemoryStore()
+    leader, other = Shell(store=store), Shell(store=store, leads=False)
+    leader.custody.take(fault(at=leader.now))
+    assert not other.judged.refusal([(FIRST, ONE)])
+    other.custody.refresh()
+    assert "xid-79" in other.judged.refusal([(FIRST, ONE)])
+    assert other.events == []
+    leader.custody.refresh()
+    assert leader.custody.evidence is store.kept
+
+
+def test_a_plugin_that_comes_to_lead_reads_what_was_stored_and_tells_it_to_nobody_again() -> None:
+    store = MemoryStore()
+    other = Shell(store=store, leads=False)
+    Shell(store=store).custody.take(fault(at=1000))
+    other.custody.lead()
+    other.told.lead()
+    assert other.taints() == {FIRST: ["xid-79"]}
+    assert other.events == []
+
+
+def test_faults_of_many_threads_are_all_there() -> None:
+    shell = Shell()
+    threads = [
+        threading.Thread(
+            target=lambda n=n: [
+                shell.custody.take(fault(f"xid-{n}-{i}", at=1000, on=ONE if i % 2 else TWO))
+                for i in range(4)
+            ]
+        )
+        for n in range(8)
+    ]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert len(shell.custody.evidence.items) == len(shell.store.kept.items) == 32
+
+
+def test_what_a_source_that_was_switched_off_could_not_tell_is_not_waited_for() -> None:
+    shell = Shell()
+    silent = CannotTell(source=Source.DCGM, scope=Scope(gpu=ONE), name="dcgm", at=1000)
+    shell.custody.take(silent, fault(at=1000))
+    after = Custody(
+        shell.store,
+        boot_id=BOOT,
+        identity=shell.places.identity,
+        silent=[Source.DCGM],
+        clock=shell.clock,
+    )
+    assert {item.name for item in after.evidence.items.values()} == {"xid-79"}
+
+
+def test_a_probe_that_passed_is_proof_only_after_what_the_fault_needs_was_done() -> None:
+    shell = Shell()
+    shell.custody.take(fault("bad", Need.PROBE, at=1000), fault(at=1000))
+    shell.now = 1010
+    shell.custody.take(ProbePassed(scope=Scope(gpu=ONE), at=1005))
+    assert {item.name for item in shell.custody.evidence.items.values()} == {"xid-79"}
