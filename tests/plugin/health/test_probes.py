@@ -1,0 +1,300 @@
+"""Probes run on what nobody holds, make way for claims, and prove only what they finished."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+
+from driver.core.geometry import Placement
+from driver.core.health.judge import State
+from driver.core.health.probe import (
+    Interrupted,
+    Outcome,
+    Passed,
+    ProbeTarget,
+    Unresponsive,
+    WrongResult,
+)
+from driver.core.health.probing import Policy
+from driver.core.health.signals import Need
+from driver.core.ids import CdiId, ClaimUID, DeviceName, GpuUuid, PoolName
+from driver.core.ledger import Entry, Holding
+from driver.core.snapshot import ComputeFacts, GpuFacts, InstanceFacts
+from driver.plugin.gpu_locks import GpuLocks
+from driver.plugin.health.probes import Probes
+from driver.plugin.supervise import Wakeup
+from driver.state.thread_locks import ThreadLocks
+from tests.plugin.health.shell import BOOT, FIRST, ONE, Shell, fault
+from tests.plugin.nodes import mig_gpu
+from tests.plugin.stubs import gpu
+
+PASSED = Passed(seconds=1.0)
+
+
+class Prober:
+    """Answers with `outcomes` in turn, the last one for ever; `during` happens inside a probe."""
+
+    def __init__(self, *outcomes: Outcome) -> None:
+        self.outcomes = [*outcomes]
+        self.probed: list[str] = []
+        self.interrupted: list[GpuUuid | None] = []
+        self.during = lambda: None
+
+    def probe(self, target: ProbeTarget) -> Outcome:
+        self.probed.append(target.uuid)
+        self.during()
+        return self.outcomes.pop(0) if len(self.outcomes) > 1 else self.outcomes[0]
+
+    def interrupt(self, gpu: GpuUuid | None = None) -> None:
+        self.interrupted.append(gpu)
+
+
+class AtOnce:
+    """A pool whose work is done when it is submitted."""
+
+    def submit(self, work: Any, *arguments: Any) -> Future[None]:
+        work(*arguments)
+        return Future()
+
+
+class Bench:
+    def __init__(self, *gpus: GpuFacts, outcomes: tuple[Outcome, ...] = (PASSED,)) -> None:
+        self.shell = Shell(*gpus)
+        self.prober = Prober(*outcomes)
+        self.locks = GpuLocks(ThreadLocks(), patience=0)
+        self.unused: list[GpuUuid] = []
+        self.closed = False
+        self.probes = Probes(
+            self.shell.custody,
+            self.shell.places,
+            self.shell.hardware,
+            self.prober,
+            locks=self.locks,
+            policy=Policy(),
+            metrics=self.shell.metrics,
+            unused=self._unused,
+            wakeup=Wakeup(),
+            closed=lambda: self.closed,
+            clock=self.shell.clock,
+        )
+
+    def _unused(self, gpu: GpuUuid) -> None:
+        with pytest.raises(Exception, match="busy"), self.locks.held((gpu,), by="a claim"):
+            pass
+        self.unused.append(gpu)
+
+    def look(self) -> float | None:
+        return self.probes._start(cast("ThreadPoolExecutor", AtOnce()))
+
+    def sick(self, name: str = "bad", need: Need = Need.PROBE, gi: int | None = None) -> None:
+        self.shell.custody.take(fault(name, need, at=self.shell.now, gi=gi))
+        self.shell.now += 1
+
+    def claim(self, uuid: str, of: GpuUuid = ONE) -> None:
+        holding = Holding(
+            request="r",
+            pool=PoolName("p"),
+            device=DeviceName("d"),
+            gpu=of,
+            cdi_id=CdiId("c"),
+        )
+        entry = Entry(
+            uid=ClaimUID("u"), namespace="ns", name="n", boot_id=BOOT, holdings=(holding,)
+        )
+        assert holding.uuid == uuid or uuid != of
+        self.shell.entries[entry.uid] = entry
+
+    @property
+    def state(self) -> State:
+        found = self.shell.judged.judgements.gpus.get(ONE)
+        return found.state if found else State.READY
+
+
+def cut(number: int, *instances: int) -> GpuFacts:
+    """A GPU in MIG mode with these instances, each with one compute instance."""
+    made = (
+        InstanceFacts(
+            id=each,
+            profile_id=19,
+            placement=Placement(start=each, size=1),
+            compute=(ComputeFacts(id=0, uuid=f"MIG-{each}"),),
+        )
+        for each in instances
+    )
+    return mig_gpu(number, *made, enabled=True)
+
+
+def test_nothing_is_probed_while_nothing_is_held_against_anything() -> None:
+    bench = Bench()
+    assert bench.look() is None
+    assert bench.prober.probed == []
+
+
+def test_a_probe_that_passes_brings_the_gpu_back_and_is_counted() -> None:
+    bench = Bench()
+    bench.sick()
+    bench.look()
+    assert bench.prober.probed == [ONE]
+    assert bench.state is State.READY
+    assert bench.shell.metrics.count["Passed"] == 1
+
+
+@pytest.mark.parametrize(
+    ("outcome", "state"),
+    [
+        (WrongResult(seconds=1, detail="3 of 4 bits"), State.RESET),
+        (Unresponsive(seconds=30, ended=True), State.DEGRADED),
+        (Interrupted(), State.DEGRADED),
+    ],
+)
+def test_a_probe_that_does_not_pass_proves_nothing_and_is_tried_again_later(
+    outcome: Outcome, state: State
+) -> None:
+    bench = Bench(outcomes=(outcome,))
+    bench.sick()
+    bench.look()
+    assert bench.state is state
+    pause = bench.look()
+    assert len(bench.prober.probed) == 1
+    assert pause is None or pause >= 5
+
+
+def test_what_happens_during_a_probe_is_newer_than_its_proof() -> None:
+    bench = Bench()
+    bench.sick()
+
+    def again() -> None:
+        bench.shell.now += 1
+        bench.sick()
+
+    bench.prober.during = again
+    bench.look()
+    assert bench.state is State.DEGRADED
+
+
+def test_a_claim_holds_the_gpu_and_its_end_lets_the_probe_go() -> None:
+    bench = Bench()
+    bench.sick()
+    bench.claim(ONE)
+    assert bench.look() is None
+    assert bench.prober.probed == []
+    bench.shell.entries.clear()
+    bench.look()
+    assert bench.prober.probed == [ONE]
+
+
+def test_a_claim_that_comes_between_choice_and_lock_has_the_gpu() -> None:
+    bench = Bench()
+    bench.sick()
+    started = bench.shell.custody.probe_started
+    bench.shell.custody.probe_started = lambda scope: (started(scope), bench.claim(ONE))  # type: ignore[method-assign]
+    bench.look()
+    assert bench.prober.probed == []
+
+
+def test_a_claim_that_wants_the_gpu_ends_the_probe_and_keeps_others_away_for_a_while() -> None:
+    bench = Bench(outcomes=(Interrupted(), PASSED))
+    bench.sick()
+    bench.prober.during = lambda: bench.probes.make_way([ONE])
+    bench.look()
+    assert bench.prober.interrupted == [ONE]
+    bench.shell.now += 10
+    pause = bench.look()
+    assert len(bench.prober.probed) == 1
+    assert pause == pytest.approx(5)
+    bench.prober.during = lambda: None
+    bench.shell.now += pause
+    bench.look()
+    assert bench.state is State.READY
+
+
+def test_a_claim_that_comes_before_the_child_is_started_is_not_missed() -> None:
+    bench = Bench()
+    bench.sick()
+    with bench.locks.held((ONE,), by="somebody"):
+        bench.look()  # put off: the lock is not to be had
+    bench.shell.now += 5
+    bench.probes.make_way([ONE])
+    bench.look()
+    assert bench.prober.probed == []
+
+
+def test_all_partitions_of_a_gpu_must_pass_and_the_first_interruption_ends_the_round() -> None:
+    bench = Bench(cut(1, 0, 1, 2), gpu(2), outcomes=(PASSED, Interrupted(), PASSED))
+    bench.sick()
+    bench.look()
+    assert bench.prober.probed == ["MIG-0", "MIG-1"]
+    assert bench.state is State.DEGRADED
+    bench.shell.now += 5
+    bench.look()
+    assert bench.prober.probed[2:] == ["MIG-0", "MIG-1", "MIG-2"]
+    assert bench.state is State.READY
+
+
+def test_a_partition_that_is_sick_alone_is_probed_alone() -> None:
+    bench = Bench(cut(1, 0, 1), gpu(2))
+    bench.sick(gi=1)
+    bench.look()
+    assert bench.prober.probed == ["MIG-1"]
+    assert bench.shell.custody.evidence.items == {}
+
+
+def test_mig_mode_is_left_under_the_gpus_lock_where_nothing_could_be_probed() -> None:
+    bench = Bench(cut(1), gpu(2))
+    bench.sick()
+    bench.look()
+    assert bench.unused == [ONE]
+    assert bench.prober.probed == []
+    bench.shell.find(replace(gpu(1), mig=mig_gpu(1).mig), gpu(2))
+    bench.look()
+    assert bench.prober.probed == [ONE]
+
+
+def test_nothing_is_probed_while_the_gpus_are_let_go_of() -> None:
+    bench = Bench()
+    bench.sick()
+    bench.closed = True
+    assert bench.look() is None
+    bench.probes.let_go()
+    assert (bench.prober.probed, bench.prober.interrupted) == ([], [None])
+
+
+def test_an_error_of_ours_ends_one_probe_and_not_the_plugin() -> None:
+    bench = Bench()
+    bench.sick()
+
+    def fail() -> None:
+        raise OSError("no process")
+
+    bench.prober.during = fail
+    bench.look()
+    bench.prober.during = lambda: None
+    bench.shell.now += 5
+    bench.look()
+    assert bench.state is State.READY
+
+
+def test_the_end_ends_a_probe_that_runs() -> None:
+    bench = Bench(outcomes=(Interrupted(),))
+    bench.sick()
+    running, told, stop = threading.Event(), threading.Event(), threading.Event()
+
+    def during() -> None:
+        running.set()
+        assert told.wait(5)
+
+    bench.prober.during = during
+    bench.prober.interrupt = lambda _gpu=None: told.set()  # type: ignore[method-assign]
+    thread = threading.Thread(target=bench.probes.run, args=(stop,))
+    thread.start()
+    assert running.wait(5)
+    stop.set()
+    bench.probes.look()
+    thread.join(5)
+    assert not thread.is_alive()
+    assert bench.shell.hardware.inventory is not None
+    assert FIRST in bench.shell.hardware.inventory.devices
