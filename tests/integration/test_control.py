@@ -13,6 +13,7 @@ import pytest
 
 from driver import cli
 from driver.control.client import Client, RefusedError
+from hack.simcuda.testing import FOR_EVER_MS
 from hack.testbed import DRIVER, Testbed
 
 pytestmark = pytest.mark.timeout(180)
@@ -173,6 +174,20 @@ def _seen_released(bed: Testbed) -> int:
     """How often the poll has told of it, every five seconds or sooner."""
     told = [e for e in status(bed)["evidence"] if e["name"] == "nvml-released"]
     return max((int(e["count"]) for e in told if e["source"] == "nvml-poll"), default=0)
+
+
+def test_a_probe_that_runs_is_ended_by_a_release_and_made_after_it(bed: Testbed) -> None:
+    bed.start_plugin()
+    assert bed.process is not None
+    hang = bed.machine.rule("cuCtxSynchronize", delay_ms=FOR_EVER_MS)
+    bed.machine.gpu(0).event(0x2)  # a memory error, of which only a probe knows more
+    until(lambda: len(holders(bed)) == 2, "the plugin and a probe have the driver open")
+    assert tessera(bed, "release", "--seconds", "600") == 0
+    until(lambda: not holders(bed), "a killed probe ends")
+    hang.clear()
+    assert state(bed, 0) != "ready"
+    assert tessera(bed, "release", "--end") == 0
+    until(lambda: state(bed, 0) == "ready", "a probe has passed")
 
 
 def test_a_window_that_is_forgotten_ends_by_itself(bed: Testbed) -> None:
