@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from driver.config.catalogue import load_catalogue
@@ -71,7 +72,7 @@ class Counts:
     def health_changed(self, state: str) -> None:
         self.count[state] += 1
 
-    def set_gpu_states(self, states: dict[str, int]) -> None:
+    def set_gpu_states(self, states: Mapping[str, int]) -> None:
         self.states = dict(states)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from driver.core.health.judge import State
 from driver.core.health.readings import Failed, Trouble
-from driver.core.health.signals import Need, ProbePassed, Scope, Source
+from driver.core.health.signals import Fault, Need, ProbePassed, Scope, Source
 from driver.core.health.verdict_xid import judge_xid
 from driver.core.health.xid import Xid
 from driver.core.snapshot import MigState
@@ -120,6 +120,7 @@ def test_a_storm_asks_as_often_as_one_sign_does_and_its_gravest_stands() -> None
     assert asked <= len(ASKS) + 1
     assert signs.settled({ONE: 14.9}) == []
     (settled,) = signs.settled({ONE: 15.0})
+    assert isinstance(settled.event, Xid)
     assert settled.event.text == "grave"
 
 
@@ -196,7 +197,9 @@ def test_d35_the_same_number_of_the_recovery_action_has_two_meanings_by_branch()
     for branch, action in ((580, 5), (595, 5), (595, 9)):
         now = replace(known, branch=branch, actions={ONE: action})
         said = judge_xid(xid, now, at=1.0, source=Source.EVENTS, gpu=ONE)
-        needs[branch, action] = {s.need for s in said.signals if s.name != "xid-31"}
+        needs[branch, action] = {
+            s.need for s in said.signals if isinstance(s, Fault) and s.name != "xid-31"
+        }
     assert needs[580, 5] != set()
     assert Need.RESET not in needs[595, 5] | {Need.NOTHING}
     assert needs[595, 9] != set()

@@ -70,6 +70,7 @@ def test_hardware_that_is_found_later_is_judged_by_what_was_known_of_it() -> Non
 def test_d14_a_fault_without_a_partition_is_of_every_device_of_its_gpu_and_of_no_other() -> None:
     shell = Shell(mig_gpu(1), mig_gpu(2))
     shell.custody.take(fault(at=shell.now))
+    assert shell.hardware.inventory is not None
     devices = shell.hardware.inventory.devices
     assert set(shell.taints()) == {n for n, d in devices.items() if d.gpu.uuid == ONE}
     assert len(shell.taints()) > 7

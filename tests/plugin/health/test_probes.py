@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, cast
@@ -43,6 +44,7 @@ class Prober:
         self.probed: list[str] = []
         self.interrupted: list[GpuUuid | None] = []
         self.during = lambda: None
+        self.on_interrupt: Callable[[], None] = lambda: None
 
     def probe(self, target: ProbeTarget) -> Outcome:
         self.probed.append(target.uuid)
@@ -51,6 +53,7 @@ class Prober:
 
     def interrupt(self, gpu: GpuUuid | None = None) -> None:
         self.interrupted.append(gpu)
+        self.on_interrupt()
 
 
 class AtOnce:
@@ -108,7 +111,6 @@ class Bench:
         assert holding.uuid == uuid or uuid != of
         self.shell.entries[entry.uid] = entry
 
-    @property
     def state(self) -> State:
         found = self.shell.judged.judgements.gpus.get(ONE)
         return found.state if found else State.READY
@@ -139,7 +141,7 @@ def test_a_probe_that_passes_brings_the_gpu_back_and_is_counted() -> None:
     bench.sick()
     bench.look()
     assert bench.prober.probed == [ONE]
-    assert bench.state is State.READY
+    assert bench.state() is State.READY
     assert bench.shell.metrics.count["Passed"] == 1
 
 
@@ -157,7 +159,7 @@ def test_a_probe_that_does_not_pass_proves_nothing_and_is_tried_again_later(
     bench = Bench(outcomes=(outcome,))
     bench.sick()
     bench.look()
-    assert bench.state is state
+    assert bench.state() is state
     pause = bench.look()
     assert len(bench.prober.probed) == 1
     assert pause is None or pause >= 5
@@ -173,7 +175,7 @@ def test_what_happens_during_a_probe_is_newer_than_its_proof() -> None:
 
     bench.prober.during = again
     bench.look()
-    assert bench.state is State.DEGRADED
+    assert bench.state() is State.DEGRADED
 
 
 def test_a_claim_holds_the_gpu_and_its_end_lets_the_probe_go() -> None:
@@ -190,9 +192,15 @@ def test_a_claim_holds_the_gpu_and_its_end_lets_the_probe_go() -> None:
 def test_a_claim_that_comes_between_choice_and_lock_has_the_gpu() -> None:
     bench = Bench()
     bench.sick()
-    started = bench.shell.custody.probe_started
-    bench.shell.custody.probe_started = lambda scope: (started(scope), bench.claim(ONE))  # type: ignore[method-assign]
-    bench.look()
+    workers = AtOnce()
+    submit = workers.submit
+
+    def late(work: Any, *arguments: Any) -> Future[None]:
+        bench.claim(ONE)
+        return submit(work, *arguments)
+
+    workers.submit = late  # type: ignore[method-assign]
+    bench.probes._start(cast("ThreadPoolExecutor", workers))
     assert bench.prober.probed == []
 
 
@@ -205,11 +213,12 @@ def test_a_claim_that_wants_the_gpu_ends_the_probe_and_keeps_others_away_for_a_w
     bench.shell.now += 10
     pause = bench.look()
     assert len(bench.prober.probed) == 1
+    assert pause is not None
     assert pause == pytest.approx(5)
     bench.prober.during = lambda: None
     bench.shell.now += pause
     bench.look()
-    assert bench.state is State.READY
+    assert bench.state() is State.READY
 
 
 def test_a_claim_that_comes_before_the_child_is_started_is_not_missed() -> None:
@@ -228,11 +237,11 @@ def test_all_partitions_of_a_gpu_must_pass_and_the_first_interruption_ends_the_r
     bench.sick()
     bench.look()
     assert bench.prober.probed == ["MIG-0", "MIG-1"]
-    assert bench.state is State.DEGRADED
+    assert bench.state() is State.DEGRADED
     bench.shell.now += 5
     bench.look()
     assert bench.prober.probed[2:] == ["MIG-0", "MIG-1", "MIG-2"]
-    assert bench.state is State.READY
+    assert bench.state() is State.READY
 
 
 def test_a_partition_that_is_sick_alone_is_probed_alone() -> None:
@@ -275,7 +284,7 @@ def test_an_error_of_ours_ends_one_probe_and_not_the_plugin() -> None:
     bench.prober.during = lambda: None
     bench.shell.now += 5
     bench.look()
-    assert bench.state is State.READY
+    assert bench.state() is State.READY
 
 
 def test_the_end_ends_a_probe_that_runs() -> None:
@@ -288,7 +297,7 @@ def test_the_end_ends_a_probe_that_runs() -> None:
         assert told.wait(5)
 
     bench.prober.during = during
-    bench.prober.interrupt = lambda _gpu=None: told.set()  # type: ignore[method-assign]
+    bench.prober.on_interrupt = told.set
     thread = threading.Thread(target=bench.probes.run, args=(stop,))
     thread.start()
     assert running.wait(5)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from driver.core.health.signals import NODE, CannotTell, Need, ProbePassed, Scope, Source
+from driver.core.ids import GpuUuid
 from driver.ports.events import Reason
 from tests.plugin.health.shell import ONE, TWO, MemoryStore, Shell, fault
 
@@ -59,7 +60,7 @@ def test_a_restart_under_a_fault_tells_nobody_again_and_counts_only_when_the_gpu
     ],
 )
 def test_the_condition_counts_and_names_what_is_not_ready(
-    need: Need, on: str | None, status: str, reason: str, text: str
+    need: Need, on: GpuUuid | None, status: str, reason: str, text: str
 ) -> None:
     shell = Shell()
     shell.custody.take(fault("bad", need, at=shell.now, on=on))
