@@ -68,7 +68,7 @@ class Handout:
                 self.take_apart(known)
             known = None
         # Otherwise an earlier attempt, or a claim whose partitions are gone since.
-        entry = self._make(placed, wanted, adopt=known is not None)
+        entry = self._make(placed, wanted, known)
         self._write_cdi(entry, inventory)
         self._ledger.put(entry)
         self._on_change(len(self._ledger.entries()))
@@ -104,15 +104,15 @@ class Handout:
         there = {gpu: self._partitions.there(gpu) for gpu in unbound(intent)}
         return bind(intent, entries.values(), there, boot_id=boot)
 
-    def _make(self, intent: Intent, wanted: Entry, *, adopt: bool) -> Entry:
+    def _make(self, intent: Intent, wanted: Entry, known: Entry | None) -> Entry:
         """The entry, with what was made for it. The intent is on disk before the first step."""
         steps = plan_steps(intent)
         if any(isinstance(step, MakePartition) for step in steps):
-            if not adopt:
-                self._partitions.check(steps)
+            if known is None or known.phase is Phase.COMPLETED:
+                self._partitions.check(steps, known=known)
             self._ledger.put(wanted)
         try:
-            made = self._partitions.realise(steps, adopt=adopt)
+            made = self._partitions.realise(steps, adopt=known is not None)
         except Unfinished:
             raise
         except (ClaimError, NvmlError):

@@ -60,25 +60,34 @@ class Partitions:
 
     def gone(self, entry: Entry) -> tuple[DeviceName, ...]:
         """Partitions of a complete claim that are not on the hardware any more, as they were made:
-        a reset by others, or an administrator's hand, takes them without asking.
+        a reset by others, or an administrator's hand, takes them without asking. Of a GPU that is
+        lost nobody can tell: its claim keeps what it was given.
         """
         return tuple(
             h.device
             for h in entry.holdings
-            if h.slot is not None
-            and h.slot.made is not None
-            and not any(_is(i, h.slot) for i in self._library.instances(h.gpu))
+            if h.slot is not None and h.slot.made is not None and not self._is_there(h.gpu, h.slot)
         )
 
-    def check(self, steps: tuple[Step, ...]) -> None:
+    def _is_there(self, gpu: GpuUuid, slot: Slot) -> bool:
+        try:
+            return any(_is(instance, slot) for instance in self._library.instances(gpu))
+        except GpuLost:
+            return True
+
+    def check(self, steps: tuple[Step, ...], *, known: Entry | None = None) -> None:
         """ClaimError where somebody else's instance is in the way. To be asked before anything is
-        written down: from then on, what is at the place passes for ours.
+        written down: from then on, what is at the place passes for ours. `known`: the complete
+        entry of the claim, some partitions of which are gone.
         """
         for step in steps:
             if not isinstance(step, MakePartition):
                 continue
+            held = known.holdings if known else ()
+            slots = [h.slot for h in held if h.slot is not None and h.gpu == step.gpu]
             for instance in self._library.instances(step.gpu):
-                if instance.placement.mask & step.placement.mask:
+                ours = any(_is(instance, s) or _is_bare(instance, s) for s in slots)
+                if instance.placement.mask & step.placement.mask and not ours:
                     raise ClaimError(
                         f"device {step.device}: GPU instance {instance.id} that Tessera did not"
                         f" make is at its place on GPU {step.gpu}; destroy it"
@@ -255,6 +264,12 @@ class Partitions:
             if instance.profile_id == profile_id and instance.placement.start == start:
                 return instance
         return None
+
+
+def _is_bare(instance: InstanceFacts, slot: Slot) -> bool:
+    """It lost its compute instance."""
+    made = slot.made
+    return made is not None and instance.id == made.instance and not instance.compute
 
 
 def _is(instance: InstanceFacts, slot: Slot) -> bool:

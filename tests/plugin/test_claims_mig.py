@@ -55,6 +55,20 @@ def test_a_partition_that_a_reset_took_is_made_anew_under_the_same_name() -> Non
     assert len(node.instances()) == 2
 
 
+def test_what_others_made_at_the_place_after_a_reset_is_not_ours() -> None:
+    node = MigNode()
+    ref = node.add(claim("a", SMALL, LARGE))
+    first = node.prepare(ref)
+    (small,) = [i for i in node.instances() if i.placement.start == 0]
+    node.instances().remove(small)
+    other = foreign(node, "1g.10gb")
+    assert "GPU instance 1 that Tessera did not make" in node.error(ref)
+    assert other in node.instances()
+    node.instances().remove(other)
+    assert node.prepare(ref) == first
+    assert len(node.instances()) == 2
+
+
 def test_the_container_is_told_the_partitions_and_gets_their_capability_nodes() -> None:
     node = MigNode()
     ref = node.add(claim("a", SMALL, LARGE))
