@@ -30,14 +30,14 @@ def make(folder: Path) -> Path:
 
 
 class KernelLog:
-    """The writing end. Records are numbered from 0, as after a boot."""
+    """The writing end. A later one goes on with higher numbers, as a reader expects."""
 
     def __init__(self, path: Path) -> None:
         # For both ends: it neither waits for a reader nor ends with the last writer.
         self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         # Not in open(2): a file system may refuse it there, also for a FIFO.
         fcntl.fcntl(self._fd, fcntl.F_SETFL, os.O_DIRECT)
-        self._sequence = 0
+        self._sequence = time.monotonic_ns() // 1000
 
     def write(self, text: str, *, facility: int = KERNEL, level: int = 3) -> None:
         """One record, as of now. It waits while the reader is far behind."""
