@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -11,9 +11,15 @@ import grpc
 
 from api.kubelet.dra.v1 import dra_pb2 as v1
 from api.kubelet.dra.v1beta1 import dra_pb2 as v1beta1
+from api.kubelet.health.v1 import health_pb2 as health_v1
+from api.kubelet.health.v1alpha1 import health_pb2 as health_v1alpha1
 
 DEADLINE: Final = 45.0
 VERSIONS: Final = {"v1.DRAPlugin": v1, "v1beta1.DRAPlugin": v1beta1}
+HEALTH: Final = {
+    "v1.DRAResourceHealth": health_v1,
+    "v1alpha1.DRAResourceHealth": health_v1alpha1,
+}
 _OPTIONS: Final = (
     # Go clients say localhost; Python's would send the encoded path.
     ("grpc.default_authority", "localhost"),
@@ -64,6 +70,19 @@ class ClaimResult:
 
 def dial(socket: Path) -> grpc.Channel:
     return grpc.insecure_channel(f"unix:{socket}", options=_OPTIONS)
+
+
+def watch_health(channel: grpc.Channel, version: str, *, timeout: float) -> Iterator[Any]:
+    """Complete lists of devices, as the kubelet hears them: the first at once."""
+    pb: Any = HEALTH[version]
+    service = pb.DESCRIPTOR.services_by_name["DRAResourceHealth"].full_name
+    stream: Iterator[Any] = channel.unary_stream(
+        f"/{service}/NodeWatchResources",
+        pb.NodeWatchResourcesRequest.SerializeToString,
+        pb.NodeWatchResourcesResponse.FromString,
+    )(pb.NodeWatchResourcesRequest(), timeout=timeout)
+    for message in stream:
+        yield message.devices
 
 
 def prepare(

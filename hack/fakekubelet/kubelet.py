@@ -8,7 +8,7 @@ from __future__ import annotations
 import socket
 import stat
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -131,6 +131,14 @@ class FakeKubelet:
     ) -> dict[str, ClaimResult]:
         instance = self._instance(driver)
         return calls.unprepare(instance.channel, instance.info.version, claims, timeout=timeout)
+
+    def health(
+        self, driver: str, *, version: str = "v1.DRAResourceHealth", timeout: float = DEADLINE
+    ) -> Iterator[dict[str, tuple[int, str]]]:
+        """State and message of each device, complete: now, and whenever the plugin says more."""
+        instance = self._instance(driver)
+        for devices in calls.watch_health(instance.channel, version, timeout=timeout):
+            yield {d.device.device_name: (d.health, d.message) for d in devices}
 
     def scan(self) -> None:
         """One round of the reconcile loop: gone and replaced sockets first, then new ones."""

@@ -249,6 +249,12 @@ def test_a_uuid_that_went_to_another_place_is_another_partition() -> None:
     assert over(mig).gone(held) == (ONE.device,)
 
 
+def test_of_a_gpu_that_is_lost_no_partition_is_called_gone() -> None:
+    mig, held = made_one()
+    mig.fail = {("instances", mig.calls.count("instances") + 1): error(GpuLost, "instances", 15)}
+    assert over(mig).gone(held) == ()
+
+
 def test_a_partition_in_use_is_waited_for() -> None:
     mig, held = made_one()
     time = Time()
