@@ -64,14 +64,34 @@ def _child(function: Callable[[], T], writing: int) -> None:
         os._exit(code)
 
 
-def started(function: Callable[[], T]) -> tuple[int, int]:
-    """The same, without waiting: the child's pid, and the pipe that its answer comes through."""
+def started(function: Callable[[int], None]) -> tuple[int, int]:
+    """The same, without waiting; the function writes lines to the descriptor that it is given.
+    The child's pid, and the pipe.
+    """
     reading, writing = os.pipe()
     sys.stdout.flush()
     sys.stderr.flush()
     pid = os.fork()
     if not pid:
         os.close(reading)
-        _child(function, writing)
+        code = 1
+        try:
+            function(writing)
+            code = 0
+        except BaseException:  # noqa: BLE001 - shown, and told by the exit code
+            traceback.print_exc()
+        finally:
+            os._exit(code)
     os.close(writing)
     return pid, reading
+
+
+def collected(pid: int, reading: int) -> tuple[bool, str]:
+    """Whether it was killed, and the lines. ChildFailed where it ended otherwise."""
+    with os.fdopen(reading, encoding="utf-8") as pipe:
+        lines = pipe.read()
+    _, status = os.waitpid(pid, 0)
+    killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+    if status and not killed:
+        raise ChildFailed(f"the child ended with status {status}")
+    return killed, lines

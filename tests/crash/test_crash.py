@@ -35,6 +35,21 @@ def test_whatever_step_is_the_last_one_nothing_leaks_and_nothing_is_given_twice(
     assert int(found[2]) >= RUNS[scene]
 
 
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("seed", [4, 5])
+def test_nothing_is_found_in_a_short_torture(seed: int) -> None:
+    """With UUIDs that come again after a reset, and with those that do not."""
+    told = subprocess.run(
+        [sys.executable, "-m", "tests.crash.torture", f"--seed={seed}", "--rounds=20"],
+        cwd=REPO,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert told.returncode == 0, told.stdout[-4000:] + told.stderr[-4000:]
+    assert "20 rounds without a finding" in told.stdout
+
+
 def test_all_scenes_together_have_two_thousand_runs() -> None:
     assert RUNS.keys() == SCENES.keys()
     assert sum(RUNS.values()) >= 2000
