@@ -27,6 +27,7 @@ RIGHTS = {
         "associated-node:update",
     },
     ("", "nodes"): {"get"},
+    ("", "nodes/status"): {"patch"},
 }
 EVENTS = {("events.k8s.io", "events"): {"create"}}
 """In the namespace of events about nodes alone."""
@@ -194,7 +195,10 @@ def test_the_values_reach_the_settings(chart) -> None:
     assert (found.recovery_seconds, found.orphan_grace_seconds) == (60, 30.5)
     assert found.nvml_idle_seconds == 15
     assert (found.health_seconds, found.nvml_hang_seconds) == (2.5, 30)
-    assert found.kmsg_path == Path("/run/kmsg")
+    assert (found.unknown_seconds, found.no_execute_faults) == (20, ("xid-95", "xid-79"))
+    assert (found.probe_deadline_seconds, found.probe_period_seconds) == (12.5, 3600)
+    assert found.xid_catalogue == Path("/extra/xids.json")
+    assert (found.kmsg_path, found.kmsg_user_records) == (Path("/run/kmsg"), True)
     assert found.dcgm_url == "http://dcgm.example.com:9400/metrics"
     assert found.http_endpoint == ("", 9999)
     assert found.required_libraries == ("libcuda.so.1",)
