@@ -38,6 +38,8 @@ from driver.core.health.signals import (
 from driver.core.ids import GpuUuid
 
 MAX_CLEARED: Final = 128
+TOLD_OF: Final = {"row-remap-pending": frozenset({"xid-63"})}
+"""Events whose state a poll can see: a memory row waits for a reset to be replaced, or does not."""
 SETTLES: Final = 3.0
 """Seconds after an error until the GPU's own advice is up to date: it is refreshed by a queue."""
 
@@ -116,7 +118,13 @@ def rebooted(evidence: Evidence, boot_id: str, now: float) -> Evidence:
 
 
 def _looked_at(item: Item, proof: Well) -> bool:
-    """By the source that reported it; the GPU's own advice is one fact, whoever reads it."""
+    """By the source that reported it; the GPU's own advice is one fact, whoever reads it. What an
+    event told of a state that can be looked at holds as long as the state does.
+    """
+    if item.name in TOLD_OF.get(proof.name, ()):
+        return (
+            item.of_event and item.scope.gpu == proof.scope.gpu and item.last + SETTLES < proof.at
+        )
     return (
         item.name == proof.name
         and (item.source is proof.source or proof.name == RECOVERY)

@@ -384,3 +384,18 @@ def test_where_the_gpu_asks_for_no_reset_a_probe_decides(signals, state):
 def test_the_gpus_word_overrules_nobody_but_dcgm():
     signals = [fault("xid-145", by=K, at=10), fault("xid-145", Need.WATCH, 10, by=E)]
     assert lived([*signals, well("recovery-action", 30)]).state() is State.RESET
+
+
+@pytest.mark.parametrize(
+    ("signals", "state"),
+    [
+        ([fault("xid-63", Need.WATCH, 10)], DEGRADED),
+        # too early: the state may not be up to date
+        ([fault("xid-63", Need.WATCH, 10), well("row-remap-pending", 12)], DEGRADED),
+        ([fault("xid-63", Need.WATCH, 10), well("row-remap-pending", 15)], READY),
+        ([fault("xid-92", Need.WATCH, 10), well("row-remap-pending", 15)], DEGRADED),
+        ([fault("xid-63", Need.WATCH, 10), well("row-remap-failure", 15)], DEGRADED),
+    ],
+)
+def test_what_an_event_told_of_a_memory_row_holds_while_a_row_is_pending(signals, state):
+    assert lived(signals).state() is state
