@@ -24,4 +24,6 @@ FROM ${BASE}
 COPY --from=build /opt/tessera /opt/tessera
 # The plugin's pod asks for root, since the kubelet's folders are root's; nothing else needs it.
 USER 65532:65532
+# `kubectl exec POD -- tessera status` finds it.
+ENV PATH=/opt/tessera/bin:$PATH
 ENTRYPOINT ["/opt/tessera/bin/tessera"]
