@@ -124,6 +124,16 @@ def test_a_lost_gpu_does_not_hide_the_others() -> None:
     assert len(hardware.inventory.devices) == 1
 
 
+def test_a_gpu_that_is_lost_later_keeps_its_device_and_nobody_is_told_of_a_change() -> None:
+    lost = replace(snapshot(1), lost=(LostGpu(where="GPU 1", reason="fell off the bus"),))
+    made, hardware, _, seen = discovery(snapshot(2), lost, snapshot(2), on_bus=2)
+    for _ in range(3):
+        made.look()
+    assert hardware.inventory is not None
+    assert len(hardware.inventory.devices) == 2
+    assert seen.changes == 1
+
+
 CUT = mig_snapshot(
     mig_gpu(0, InstanceFacts(id=1, profile_id=19, placement=Placement(start=0, size=1)))
 )

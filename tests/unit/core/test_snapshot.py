@@ -1,8 +1,8 @@
-"""One failed reading must not withdraw a device."""
+"""What does not answer for a moment must not withdraw a device."""
 
 from dataclasses import replace
 
-from driver.core.snapshot import with_known_geometry
+from driver.core.snapshot import with_known_geometry, with_lost
 from tests.unit.core.given import cut, gpu, instance, snapshot, uuid
 
 
@@ -34,3 +34,14 @@ def test_nothing_is_invented():
     assert with_known_geometry(here, {}) == here
     unable = replace(KNOWN, mig=replace(KNOWN.mig, capable=False, geometry=None))
     assert with_known_geometry(snapshot(unable), BEFORE) == snapshot(unable)
+
+
+def test_a_gpu_that_does_not_answer_is_as_it_was_until_it_does():
+    before = {uuid(0): KNOWN, uuid(1): cut(1)}
+    assert with_lost(snapshot(cut(1)), before).gpus == (cut(1), KNOWN)
+    assert with_lost(snapshot(gpu(0), cut(1)), before) == snapshot(gpu(0), cut(1))
+
+
+def test_a_gpu_whose_address_another_one_has_was_replaced():
+    new = replace(gpu(7), pci=KNOWN.pci)
+    assert with_lost(snapshot(new), BEFORE) == snapshot(new)
