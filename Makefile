@@ -8,7 +8,9 @@ KIND := $(BIN)/python -m hack.kind
 # Two is what the smallest machine has; more workers make timings worse, not tests faster.
 JOBS ?= 2
 
-.PHONY: help setup check test e2e demo kind-demo test-gpu bench bench-packing bench-scheduler bench-order image cluster cluster-down lock protos clean
+TORTURE_SECONDS ?= 60
+
+.PHONY: help setup check test torture e2e demo kind-demo test-gpu bench bench-packing bench-scheduler bench-order image cluster cluster-down lock protos clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,6 +37,9 @@ test: check ## All checks and every test that needs no cluster
 	$(BIN)/coverage report --include='driver/core/*' --fail-under=95
 	$(BIN)/pytest -q -n $(JOBS) -m "not e2e and not gpu" tests --ignore=tests/unit --ignore=tests/property
 	$(BIN)/pytest -q -n $(JOBS) -m long tests/property
+
+torture: setup ## Random schedules of everything that can go wrong; TORTURE_SECONDS=3600 for an hour
+	$(BIN)/python -m tests.crash.torture --seconds $(TORTURE_SECONDS)
 
 cluster: setup ## Start the kind cluster with simulated GPUs (nothing happens where it is up)
 	$(KIND) up

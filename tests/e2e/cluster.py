@@ -67,6 +67,17 @@ def node_shell(node: str, *command: str, timeout: float = 120) -> str:
     return run("docker", "exec", node, *command, timeout=timeout)
 
 
+def kill_container(node: str, name: str) -> None:
+    """SIGKILL to the running container of that name on a node, as the kernel does it."""
+    labels = f"labels.io.kubernetes.container.name=={name},runtime.name==io.containerd.runc.v2"
+    ctr = ("ctr", "-n", "k8s.io")
+    containers = node_shell(node, *ctr, "containers", "ls", "-q", labels).split()
+    tasks = node_shell(node, *ctr, "tasks", "ls").splitlines()
+    for task, _, state in (line.split() for line in tasks[1:]):
+        if task in containers and state == "RUNNING":
+            node_shell(node, *ctr, "tasks", "kill", "-s", "KILL", task)
+
+
 def kind(*words: str, timeout: float = 300) -> str:
     return run(sys.executable, "-m", "hack.kind", *words, timeout=timeout)
 

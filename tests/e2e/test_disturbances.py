@@ -22,10 +22,6 @@ from tests.e2e.cluster import (
     wait,
 )
 
-API_SERVER = (
-    "labels.io.kubernetes.container.name==kube-apiserver,runtime.name==io.containerd.runc.v2"
-)
-
 
 @pytest.fixture
 def running(worker: str) -> Iterator[str]:
@@ -115,13 +111,7 @@ def test_a_restarted_api_server_is_survived(worker: str) -> None:
     )
     before = cluster.plugin_pod(worker)
     since = audit.position()
-    containers = node_shell(
-        control_plane, "ctr", "-n", "k8s.io", "containers", "ls", "-q", API_SERVER
-    ).split()
-    tasks = node_shell(control_plane, "ctr", "-n", "k8s.io", "tasks", "ls").splitlines()
-    for task, _, state in (line.split() for line in tasks[1:]):
-        if task in containers and state == "RUNNING":
-            node_shell(control_plane, "ctr", "-n", "k8s.io", "tasks", "kill", "-s", "KILL", task)
+    cluster.kill_container(control_plane, "kube-apiserver")
     until(lambda: not api_answers(), seconds=30)
     until(api_answers, seconds=120)
     assert audit.writes(since) == []

@@ -23,7 +23,6 @@ from tests.e2e.cluster import (
     get,
     kind,
     kubectl,
-    node_shell,
     pod,
     until,
     wait,
@@ -133,7 +132,7 @@ def test_an_xid_79_withholds_its_gpu_and_leaves_the_pod_that_runs_on_it(node: st
     until(lambda: "cannot allocate all claims" in kubectl("describe", "pod", "third"))
     # A restart forgets nothing, and at no moment says anything else.
     with every_version(node) as versions:
-        node_shell(node, "sh", "-c", "kill -9 $(pidof -s tessera || pgrep -f 'tessera plugin')")
+        cluster.kill_container(node, "plugin")
         name = cluster.plugin_pod(node)["metadata"]["name"]
         until(lambda: restarts(name) > 0 and is_ready(name), seconds=90)
         time.sleep(2)  # for a write that must not come, there is no event to wait for
