@@ -31,7 +31,8 @@ from driver.plugin.allocations import Allocations
 from driver.plugin.claims import Claims
 from driver.plugin.control_wiring import Controlled
 from driver.plugin.device_status import DeviceStatus
-from driver.plugin.health.wiring import Node, build_health
+from driver.plugin.health.given import Node
+from driver.plugin.health.wiring import build_health
 from driver.plugin.leadership import Leadership
 from driver.plugin.node import Hardware, Identity
 from driver.plugin.partitions import Partitions

@@ -16,7 +16,7 @@ from driver.observe.bounded_http import HttpServer, Routes
 from driver.plugin.control import Control
 from driver.plugin.control_socket import ControlSocket
 from driver.plugin.control_status import Facts, Release
-from driver.plugin.health.wiring import Health
+from driver.plugin.health.whole import Health
 from driver.plugin.leadership import Leadership
 from driver.plugin.node import Hardware, Identity
 from driver.state.kmsg import Counts, KernelLog

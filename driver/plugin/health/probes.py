@@ -93,6 +93,7 @@ class Probes:
         self._wanted: dict[GpuUuid, float] = {}
         self._silent: dict[str, int] = {}
         self._began = clock()
+        self._over = False
 
     def look(self) -> None:
         """Evidence, hardware or claims are not as they were."""
@@ -118,6 +119,7 @@ class Probes:
                 pause = self._start(workers)
                 self._wakeup.wait(pause)
         finally:
+            self._over = True
             self._prober.interrupt()
             workers.shutdown(wait=True, cancel_futures=True)
 
@@ -177,11 +179,12 @@ class Probes:
     def _outcomes(self, gpu: GpuUuid, each: Round) -> list[Outcome]:
         """As far as nobody else wants the GPU. Under its lock."""
         outcomes: list[Outcome] = []
-        # Between the choice and the lock a claim may have got it.
-        if self._places.held() & {gpu, *(target.uuid for target in each.targets)}:
+        # Between the choice and the lock a claim may have got it, or a part of what was whole.
+        uuids = {target.uuid for target in each.targets}
+        if self._places.held() & {gpu, *uuids} or (gpu in uuids and self._places.holds(gpu)):
             return outcomes
         for target in each.targets:
-            if self._closed() or gpu in self._wanted:
+            if self._over or self._closed() or gpu in self._wanted:
                 break
             outcomes.append(self._probe(target))
             if isinstance(outcomes[-1], Interrupted):

@@ -6,7 +6,7 @@ from api.resource.types import Taint, TaintEffect
 from driver.core.errors import KubeUnavailable
 from driver.core.health.signals import CannotTell, Need, ProbePassed, Scope, Source
 from driver.core.ids import DeviceName
-from driver.plugin.health.ending import Ending
+from driver.plugin.health.server_taints import ServerTaints
 from driver.ports.kube import ServerVersion
 from driver.ports.kubelet import DeviceState
 from tests.plugin.health.shell import FIRST, ONE, SECOND, TWO, Shell, fault
@@ -91,16 +91,23 @@ KEEPS = {DeviceName("d"): (Taint(key="k", value="v", effect=TaintEffect.NO_SCHED
 
 
 def test_k1_pods_are_ended_only_where_the_server_spares_those_that_tolerate_it() -> None:
-    assert Ending(Server(34)).softened(ENDS) == KEEPS
-    assert Ending(Server(35)).softened(ENDS) == ENDS
+    assert ServerTaints(Server(34)).taken(ENDS) == KEEPS
+    assert ServerTaints(Server(35)).taken(ENDS) == ENDS
 
 
-def test_the_server_is_asked_once_and_only_where_pods_are_to_be_ended() -> None:
+def test_an_effect_that_the_server_does_not_know_is_left_out_so_that_the_slice_is_taken() -> None:
+    shown = Taint(key="k", value="v", effect=TaintEffect.NONE)
+    both = {DeviceName("d"): (*KEEPS[DeviceName("d")], shown), DeviceName("e"): (shown,)}
+    assert ServerTaints(Server(34)).taken(both) == KEEPS
+    assert ServerTaints(Server(35)).taken(both) is both
+
+
+def test_the_server_is_asked_once_and_only_where_it_matters() -> None:
     server = Server(0)
-    ending = Ending(server)
-    assert ending.softened(KEEPS) is KEEPS
+    taints = ServerTaints(server)
+    assert taints.taken(KEEPS) is KEEPS
     assert server.asked == 0
-    assert ending.softened(ENDS) == KEEPS
+    assert taints.taken(ENDS) == KEEPS
     server.minor = 35
-    assert [ending.softened(ENDS) for _ in range(3)] == [ENDS] * 3
+    assert [taints.taken(ENDS) for _ in range(3)] == [ENDS] * 3
     assert server.asked == 2
