@@ -14,7 +14,13 @@ from api.resource.claim import ResourceClaim
 from driver.core.claims import base_request
 from driver.core.ids import ClaimUID, DeviceName, GpuUuid, PoolName
 from driver.core.ledger import Entry, Holding, Made, Phase, Slot
-from driver.core.names import cdi_id, is_of_gpu
+from driver.core.names import (
+    cdi_id,
+    is_of_gpu,
+    profile_label,
+    read_late_name,
+    read_partition_name,
+)
 from driver.core.snapshot import InstanceFacts
 
 
@@ -67,7 +73,7 @@ class Found:
 def find_devices(
     devices: Mapping[DeviceName, str], gpus: Mapping[GpuUuid, GpuNow]
 ) -> tuple[Found, ...] | None:
-    """Those that are there, by UUID; None where a GPU that they name does not answer."""
+    """Those that are there; None where a GPU that they name does not answer."""
     found: list[Found] = []
     for device, uuid in devices.items():
         gpu = next((g for g in gpus if is_of_gpu(device, g)), None)
@@ -79,8 +85,8 @@ def find_devices(
                 found.append(Found(device=device, gpu=gpu, uuid=uuid))
             continue
         for instance in now.instances:
-            if any(c.uuid == uuid for c in instance.compute):
-                profile = now.profiles.get(instance.profile_id, "")
+            profile = now.profiles.get(instance.profile_id, "")
+            if is_named(device, uuid, instance, profile):
                 found.append(
                     Found(
                         device=device,
@@ -92,6 +98,32 @@ def find_devices(
                     )
                 )
     return tuple(found)
+
+
+def is_named(device: DeviceName, uuid: str, instance: InstanceFacts, profile: str) -> bool:
+    """Whether a CDI file that gives `device` this UUID means this instance of `profile`.
+
+    After a reset another partition may have the UUID, so what the name says must be true as well:
+    its start and profile. The name of a partition that was placed late says the profile alone.
+    """
+    if all(c.uuid != uuid for c in instance.compute):
+        return False
+    label = profile_label(profile)
+    if (placed := read_partition_name(device)) is not None:
+        return (placed.label, placed.start) == (label, instance.placement.start)
+    late = read_late_name(device)
+    return late is not None and late.label == label
+
+
+def named_by(
+    gpu: GpuUuid, instance: InstanceFacts, profile: str, files: Mapping[ClaimUID, CdiFile]
+) -> ClaimUID | None:
+    """Whose CDI file says that this instance is the claim's."""
+    for uid, file in files.items():
+        for device, uuid in (file.devices or {}).items():
+            if is_of_gpu(device, gpu) and is_named(device, uuid, instance, profile):
+                return uid
+    return None
 
 
 def rebuilt(

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Final, Protocol
 
 from api.resource.claim import ResourceClaim
@@ -24,6 +25,7 @@ from driver.core.ledger import Entry, answers
 from driver.core.recovery_rebuild import known_claim, named
 from driver.observe.logs import Log
 from driver.plugin.claim_reader import ClaimReader
+from driver.plugin.deadline import Deadline
 from driver.plugin.gpu_locks import GpuLocks
 from driver.plugin.handout import Handout
 from driver.plugin.node import Hardware, Identity
@@ -44,6 +46,9 @@ log = Log(__name__)
 
 _LOOK_AGAIN: Final = 0.5
 """Seconds between looks for devices that a second plugin, or recovery, has released."""
+_CALL: Final = 35.0
+"""Seconds for all waits of one call. The kubelet gives up after 45; the rest is for the work itself
+of the claim that got its turn last."""
 
 
 class Fitness(Protocol):
@@ -78,6 +83,7 @@ class Claims:
         on_prepared: Callable[[Entry], None] = lambda _: None,
         health: Fitness | None = None,
         patience: float = 10.0,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`on_change` is told how many claims are prepared, `on_prepared` each that is new.
 
@@ -102,20 +108,32 @@ class Claims:
         self._turns = turns
         self._health = health
         self._patience = patience
+        self._clock = clock
         self._released = threading.Condition()
         self._releases = 0
 
     def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[ClaimUID, PrepareAnswer]:
-        # One deadline for the whole call, which has 45 seconds.
-        deadline = time.monotonic() + self._patience
+        deadline = Deadline.after(_CALL, self._clock)
         return {ref.uid: self._prepare_one(ref, deadline) for ref in claims}
 
     def unprepare(self, claims: Sequence[ClaimRef]) -> Mapping[ClaimUID, UnprepareAnswer]:
-        return {ref.uid: self._unprepare_one(ref) for ref in claims}
+        deadline = Deadline.after(_CALL, self._clock)
+        return {ref.uid: self._unprepare_one(ref, deadline) for ref in claims}
 
-    def _prepare_one(self, ref: ClaimRef, deadline: float) -> PrepareAnswer:
+    @contextmanager
+    def _turn(self, ref: ClaimRef, deadline: Deadline, *, by: str) -> Iterator[None]:
+        """ClaimError where none of the call's time is left for this claim."""
+        if not (left := deadline.left()):
+            raise ClaimError(
+                f"{by}: not begun, the other claims of this call took {_CALL:.0f} s;"
+                " it is tried again"
+            )
+        with self._turns.held(ref.uid, by=by, patience=left):
+            yield
+
+    def _prepare_one(self, ref: ClaimRef, deadline: Deadline) -> PrepareAnswer:
         try:
-            with self._turns.held(ref.uid, by=f"prepare of claim {ref}"):
+            with self._turn(ref, deadline, by=f"prepare of claim {ref}"):
                 entry = self._serve(ref, deadline)
         except (ClaimError, StateError, NvmlError) as error:
             log.warning("claim not prepared", claim=str(ref), reason=str(error))
@@ -134,7 +152,7 @@ class Claims:
             for h in entry.holdings
         )
 
-    def _serve(self, ref: ClaimRef, deadline: float) -> Entry | None:
+    def _serve(self, ref: ClaimRef, deadline: Deadline) -> Entry | None:
         """What the claim holds then; None where nothing of it is ours."""
         claim = self._reader.read(ref)
         driver, pool = self._identity.driver, self._identity.pool
@@ -180,48 +198,50 @@ class Claims:
             self._ledger.put(whole)
         return whole
 
-    def _hand_out_when_free(self, intent: Intent, inventory: Inventory, deadline: float) -> Entry:
+    def _hand_out_when_free(
+        self, intent: Intent, inventory: Inventory, deadline: Deadline
+    ) -> Entry:
         """The request to the API is over: what is under a GPU's lock concerns that GPU alone."""
         name = f"claim {intent.namespace}/{intent.name}"
         while True:
             with self._released:
                 releases = self._releases
-            with self._locks.held(intent.gpus, by=name):
-                given = self._handout.give(intent, inventory)
+            with self._locks.held(intent.gpus, by=name, patience=deadline.left()):
+                given = self._handout.give(intent, inventory, deadline)
             if isinstance(given, Entry):
                 return given
             if not self._wait_for_release(releases, deadline):
                 raise ClaimError(f"{name}: {given.reason}")
 
-    def _wait_for_release(self, seen: int, deadline: float) -> bool:
+    def _wait_for_release(self, seen: int, deadline: Deadline) -> bool:
         """Until a claim was released since `seen`, or it is time to look what others released;
-        False after the deadline.
+        False when patience is over.
         """
-        left = deadline - time.monotonic()
-        if left <= 0:
+        if not (left := deadline.left(of=self._patience)):
             return False
         with self._released:
             self._released.wait_for(lambda: self._releases != seen, min(left, _LOOK_AGAIN))
         return True
 
-    def _unprepare_one(self, ref: ClaimRef) -> UnprepareAnswer:
+    def _unprepare_one(self, ref: ClaimRef, deadline: Deadline) -> UnprepareAnswer:
         """From the ledger alone: the claim may be gone from the API. Unknown claims succeed."""
         try:
-            with self._turns.held(ref.uid, by=f"unprepare of claim {ref}"):
-                known = self._take_back(ref)
+            with self._turn(ref, deadline, by=f"unprepare of claim {ref}"):
+                known = self._take_back(ref, deadline)
         except (StateError, ClaimError, NvmlError) as error:
             log.warning("claim not unprepared", claim=str(ref), reason=str(error))
             return Failure(message=f"claim {ref}: {error}")
         log.info("claim unprepared", claim=str(ref), known=known)
         return None
 
-    def _take_back(self, ref: ClaimRef) -> bool:
+    def _take_back(self, ref: ClaimRef, deadline: Deadline) -> bool:
         """Whether we knew the claim."""
         entry = self._ledger.entries().get(ref.uid)
         if unread := self._ledger.unread().get(ref.uid):
             raise StateTooNew(unread)
-        with self._locks.held(entry.gpus if entry else (), by=f"unprepare of claim {ref}"):
-            self._handout.take_back(ref.uid, entry)
+        gpus, by = entry.gpus if entry else (), f"unprepare of claim {ref}"
+        with self._locks.held(gpus, by=by, patience=deadline.left()):
+            self._handout.take_back(ref.uid, entry, deadline)
         with self._released:
             self._releases += 1
             self._released.notify_all()

@@ -17,27 +17,32 @@ from driver.ports.state import Locks
 
 
 class GpuLocks:
-    """`patience`: seconds for all locks of one call; the kubelet gives up after 45."""
+    """`patience`: seconds for all locks that are taken at once."""
 
     def __init__(self, locks: Locks, *, patience: float = 25.0) -> None:
         self._locks = locks
         self._patience = patience
 
     @contextmanager
-    def held(self, gpus: Sequence[GpuUuid], *, by: str) -> Iterator[None]:
-        """ClaimError names the GPU and the holder where it cannot be had in time."""
-        deadline = time.monotonic() + self._patience
+    def held(
+        self, gpus: Sequence[GpuUuid], *, by: str, patience: float | None = None
+    ) -> Iterator[None]:
+        """ClaimError names the GPU and the holder where it cannot be had in time. `patience`: where
+        less is left of it.
+        """
+        allowed = self._patience if patience is None else min(patience, self._patience)
+        deadline = time.monotonic() + allowed
         with ExitStack() as stack:
             for gpu in sorted(set(gpus)):
-                self._take(gpu, by, deadline)
+                self._take(gpu, by, deadline, allowed)
                 stack.callback(self._locks.give, _name(gpu))
             yield
 
-    def _take(self, gpu: GpuUuid, by: str, deadline: float) -> None:
+    def _take(self, gpu: GpuUuid, by: str, deadline: float, allowed: float) -> None:
         left = max(0.0, deadline - time.monotonic())
         if holder := self._locks.take(_name(gpu), by=by, patience=left):
             raise ClaimError(
-                f"{by}: GPU {gpu} is busy with {holder} for more than {self._patience:.0f} s;"
+                f"{by}: GPU {gpu} is busy with {holder} for more than {allowed:.0f} s;"
                 " it is tried again"
             )
 

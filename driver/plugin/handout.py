@@ -13,16 +13,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from driver.core.bind import Crowded, bind, recall, unbound
-from driver.core.cdi import build_spec
+from driver.core.cdi import build_spec, read_devices
 from driver.core.claims import Intent
 from driver.core.errors import ClaimError, NvmlError
 from driver.core.ids import ClaimUID, GpuUuid
 from driver.core.inventory import Inventory
 from driver.core.ledger import Entry, Phase, conflict, entry_for, same_claim, with_made
 from driver.core.prepare import MakePartition, plan_steps
+from driver.core.recovery_rebuild import CdiFile, named_by
+from driver.core.snapshot import InstanceFacts
 from driver.observe.logs import Log
+from driver.plugin.deadline import Deadline
 from driver.plugin.node import Hardware, Identity
-from driver.plugin.partitions import Partitions, Unfinished
+from driver.plugin.partitions import Partitions, Unfinished, lost_entry
 from driver.ports.state import CdiStore, DriverRoot, Ledger, PartitionAt
 
 log = Log(__name__)
@@ -52,10 +55,10 @@ class Handout:
         self._on_prepared = on_prepared
         on_change(len(ledger.entries()))
 
-    def give(self, intent: Intent, inventory: Inventory) -> Entry | Crowded:
+    def give(self, intent: Intent, inventory: Inventory, deadline: Deadline) -> Entry | Crowded:
         """What the claim holds then; or why it cannot be had before another claim has ended."""
         entries = self._ledger.entries()
-        placed = self._place(intent, entries)
+        placed = self._place(intent, entries, inventory)
         if isinstance(placed, Crowded):
             return placed
         identity = self._identity
@@ -64,11 +67,13 @@ class Handout:
             return Crowded(held)
         known = entries.get(wanted.uid)
         if known is not None and not same_claim(known, wanted):
+            # Its file names what is not the claim's any more.
+            self._cdi.remove(known.uid)
             if known.boot_id == wanted.boot_id:
-                self.take_apart(known)
+                self._take_apart(known, deadline)
             known = None
         # Otherwise an earlier attempt, or a claim whose partitions are gone since.
-        entry = self._make(placed, wanted, known)
+        entry = self._make(placed, wanted, known, inventory, deadline)
         self._write_cdi(entry, inventory)
         self._ledger.put(entry)
         self._on_change(len(self._ledger.entries()))
@@ -84,45 +89,76 @@ class Handout:
             log.warning("CDI file was missing or altered, restored", claim=entry.uid)
         return True
 
-    def take_back(self, uid: ClaimUID, entry: Entry | None) -> None:
+    def take_back(self, uid: ClaimUID, entry: Entry | None, deadline: Deadline) -> None:
         """The file goes in any case: it may be all that is left of a claim that nobody knows."""
         self._cdi.remove(uid)
         if entry is not None:
-            self.take_apart(entry)
+            self._take_apart(entry, deadline)
 
-    def take_apart(self, entry: Entry) -> None:
+    def _take_apart(self, entry: Entry, deadline: Deadline) -> None:
         """Hardware, then the entry. After a reboot there is nothing of it on the hardware."""
         if entry.boot_id == self._identity.boot_id:
-            self._partitions.release(entry, switchable=self._switchable)
+            self._partitions.within(deadline).release(entry, switchable=self._switchable)
         self._ledger.remove(entry.uid)
         self._on_change(len(self._ledger.entries()))
 
-    def _place(self, intent: Intent, entries: Mapping[ClaimUID, Entry]) -> Intent | Crowded:
+    def _place(
+        self, intent: Intent, entries: Mapping[ClaimUID, Entry], inventory: Inventory
+    ) -> Intent | Crowded:
         """With a start for each partition whose start is left to us."""
         boot = self._identity.boot_id
         intent = recall(intent, entries.get(intent.uid), boot_id=boot)
         there = {gpu: self._partitions.there(gpu) for gpu in unbound(intent)}
+        for gpu, instances in there.items():
+            for each in instances:
+                # It would get a second partition, and nobody would know of the first.
+                if self._lost_owner(gpu, each, inventory) == intent.uid:
+                    raise lost_entry("the claim", gpu, each, intent.uid)
         return bind(intent, entries.values(), there, boot_id=boot)
 
-    def _make(self, intent: Intent, wanted: Entry, known: Entry | None) -> Entry:
+    def _make(
+        self,
+        intent: Intent,
+        wanted: Entry,
+        known: Entry | None,
+        inventory: Inventory,
+        deadline: Deadline,
+    ) -> Entry:
         """The entry, with what was made for it. The intent is on disk before the first step."""
-        steps = plan_steps(intent)
+        steps, partitions = plan_steps(intent), self._partitions.within(deadline)
         if any(isinstance(step, MakePartition) for step in steps):
             if known is None or known.phase is Phase.COMPLETED:
-                self._partitions.check(steps, known=known)
+                partitions.check(
+                    steps, known=known, lost=lambda gpu, at: self._lost_owner(gpu, at, inventory)
+                )
             self._ledger.put(wanted)
         try:
-            made = self._partitions.realise(steps, adopt=known is not None)
+            made = partitions.realise(steps, adopt=known is not None)
         except Unfinished:
             raise
         except (ClaimError, NvmlError):
-            # Undone: what was written down does not exist.
+            # Undone: what was written down does not exist, nor what the file of it names. A file
+            # without an entry is all that is left of a lost one, and recovery needs it.
+            if known is not None:
+                self._cdi.remove(wanted.uid)
             self._ledger.remove(wanted.uid)
             raise
         entry = replace(wanted, phase=Phase.COMPLETED)
         for device, instance in made.items():
             entry = with_made(entry, device, instance)
         return entry
+
+    def _lost_owner(
+        self, gpu: GpuUuid, instance: InstanceFacts, inventory: Inventory
+    ) -> ClaimUID | None:
+        """The claim without an entry whose CDI file names this instance."""
+        files = {
+            uid: CdiFile(devices=read_devices(self._cdi.read(uid), uid))
+            for uid in sorted(self._cdi.claims() - self._ledger.entries().keys())
+        }
+        geometry = inventory.gpus[gpu].mig.geometry
+        names = {p.id: p.name for p in geometry.profiles} if geometry else {}
+        return named_by(gpu, instance, names.get(instance.profile_id, ""), files)
 
     def _write_cdi(self, entry: Entry, inventory: Inventory) -> bool:
         """Whether the file had to be written."""

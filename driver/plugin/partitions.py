@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Self
 
 from driver.core.errors import (
     ClaimError,
@@ -21,11 +22,12 @@ from driver.core.errors import (
     NotFound,
     NvmlError,
 )
-from driver.core.ids import DeviceName, GpuUuid
+from driver.core.ids import ClaimUID, DeviceName, GpuUuid
 from driver.core.ledger import Entry, Made, Slot
 from driver.core.prepare import FindPartition, MakePartition, OpenPartition, Step, SwitchMode
 from driver.core.snapshot import InstanceFacts
 from driver.observe.logs import Log
+from driver.plugin.deadline import NEVER, Deadline
 from driver.ports.nvml import MigLibrary
 
 log = Log(__name__)
@@ -41,7 +43,9 @@ class Unfinished(ClaimError):
 
 
 class Partitions:
-    """`wait(seconds)`: sleeps unless the process ends, which it says, as `Event.wait`."""
+    """`wait(seconds)`: sleeps unless the process ends, which it says, as `Event.wait`. `deadline`:
+    nothing is waited for after it.
+    """
 
     def __init__(
         self,
@@ -49,10 +53,16 @@ class Partitions:
         *,
         wait: Callable[[float], object],
         clock: Callable[[], float] = time.monotonic,
+        deadline: Deadline = NEVER,
     ) -> None:
         self._library = library
         self._wait = wait
         self._clock = clock
+        self._deadline = deadline
+
+    def within(self, deadline: Deadline) -> Self:
+        """The same, for one call."""
+        return type(self)(self._library, wait=self._wait, clock=self._clock, deadline=deadline)
 
     def there(self, gpu: GpuUuid) -> tuple[InstanceFacts, ...]:
         """What is on the hardware now, whoever made it."""
@@ -75,10 +85,17 @@ class Partitions:
         except GpuLost:
             return True
 
-    def check(self, steps: tuple[Step, ...], *, known: Entry | None = None) -> None:
+    def check(
+        self,
+        steps: tuple[Step, ...],
+        *,
+        known: Entry | None = None,
+        lost: Callable[[GpuUuid, InstanceFacts], ClaimUID | None] = lambda *_: None,
+    ) -> None:
         """ClaimError where somebody else's instance is in the way. To be asked before anything is
         written down: from then on, what is at the place passes for ours. `known`: the complete
-        entry of the claim, some partitions of which are gone.
+        entry of the claim, some partitions of which are gone. `lost`: the claim without an entry
+        whose CDI file names an instance; a pod may use it.
         """
         for step in steps:
             if not isinstance(step, MakePartition):
@@ -87,12 +104,15 @@ class Partitions:
             slots = [h.slot for h in held if h.slot is not None and h.gpu == step.gpu]
             for instance in self._library.instances(step.gpu):
                 ours = any(_is(instance, s) or _is_bare(instance, s) for s in slots)
-                if instance.placement.mask & step.placement.mask and not ours:
-                    raise ClaimError(
-                        f"device {step.device}: GPU instance {instance.id} that Tessera did not"
-                        f" make is at its place on GPU {step.gpu}; destroy it"
-                        f" (nvidia-smi mig -dgi -gi {instance.id}) to free it"
-                    )
+                if not instance.placement.mask & step.placement.mask or ours:
+                    continue
+                if (claim := lost(step.gpu, instance)) is not None:
+                    raise lost_entry(f"device {step.device}", step.gpu, instance, claim)
+                raise ClaimError(
+                    f"device {step.device}: GPU instance {instance.id} that Tessera did not"
+                    f" make is at its place on GPU {step.gpu}; destroy it"
+                    f" (nvidia-smi mig -dgi -gi {instance.id}) to free it"
+                )
 
     def realise(self, steps: tuple[Step, ...], *, adopt: bool) -> dict[DeviceName, Made]:
         """What was made, by device. `adopt`: an instance at the wanted place is a rest of an
@@ -254,7 +274,8 @@ class Partitions:
             try:
                 destroy()
             except InUse:
-                if self._clock() >= deadline or self._wait(_IN_USE_PAUSE):
+                over = self._clock() >= deadline or not self._deadline.left()
+                if over or self._wait(_IN_USE_PAUSE):
                     raise
             else:
                 return
@@ -264,6 +285,15 @@ class Partitions:
             if instance.profile_id == profile_id and instance.placement.start == start:
                 return instance
         return None
+
+
+def lost_entry(what: str, gpu: GpuUuid, instance: InstanceFacts, claim: ClaimUID) -> ClaimError:
+    """A pod may use the instance; so nobody is told to destroy it."""
+    return ClaimError(
+        f"{what}: GPU instance {instance.id} on GPU {gpu} is claim {claim}'s by its CDI file, and"
+        " the ledger has lost that entry; recovery makes it again (the plugin's log says where it"
+        " cannot), leave the instance as it is; this is tried again"
+    )
 
 
 def _is_bare(instance: InstanceFacts, slot: Slot) -> bool:

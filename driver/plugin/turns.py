@@ -19,7 +19,7 @@ from driver.ports.state import Locks
 
 
 class Turns:
-    """`patience`: seconds that a call waits; with a GPU's they stay below the kubelet's 45."""
+    """`patience`: seconds that a call waits at most."""
 
     def __init__(self, locks: Locks, *, patience: float = 15.0) -> None:
         self._locks = locks
@@ -27,8 +27,10 @@ class Turns:
 
     @contextmanager
     def held(self, uid: ClaimUID, *, by: str, patience: float | None = None) -> Iterator[None]:
-        """ClaimError names the holder where it does not end in time."""
-        allowed = self._patience if patience is None else patience
+        """ClaimError names the holder where it does not end in time. `patience`: where less is
+        left of it.
+        """
+        allowed = self._patience if patience is None else min(patience, self._patience)
         holder = self._locks.take(_name(uid), by=by, patience=allowed)
         if holder:
             raise ClaimError(

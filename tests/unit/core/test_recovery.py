@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from driver.core.ids import ClaimUID
+from driver.core.ids import ClaimUID, DeviceName
 from driver.core.inventory import build_inventory
 from driver.core.ledger import Made, Phase, with_made
 from driver.core.recovery import (
@@ -152,6 +152,14 @@ CASES = {
         facts(there=[instance("1g.10gb", 0, "MIG-z")], file=FILE, claims=GONE),
         RemoveCdi(uid=UID),
     ),
+    "entry lost, its UUID is another place's by now": (
+        facts(there=[instance("1g.10gb", 1, "MIG-a")], file=FILE),
+        None,
+    ),
+    "entry lost, its UUID is another profile's by now, and the claim is gone": (
+        facts(there=[instance("3g.40gb", 0, "MIG-a")], file=FILE, claims=GONE),
+        RemoveCdi(uid=UID),
+    ),
     "entry lost, the GPU does not answer": (facts(file=FILE, claims=GONE, lost=[0]), None),
     "a whole GPU's file, and the GPU is cut by now": (
         facts(file=CdiFile(devices={"gpu-00000000": uuid(0)}), there=[THERE], claims=GONE),
@@ -200,6 +208,17 @@ def test_a_static_partition_is_rebuilt_as_somebody_elses():
     static = {uuid(0): GpuNow(instances=(THERE,), profiles=PROFILES)}
     (repair,) = plan_repairs(facts(gpus=static, file=FILE, claims=HERE))
     assert not repair.entry.holdings[0].slot.ours
+
+
+@pytest.mark.parametrize(
+    ("there", "found"),
+    [(("1g.10gb", 5), True), (("1g.20gb", 4), False), (("1g.10gb+me", 5), False)],
+    ids=["its profile", "larger", "a variant"],
+)
+def test_a_partition_that_was_placed_late_is_known_by_uuid_and_profile(there, found):
+    late = CdiFile(devices={DeviceName("gpu-00000000-mig-1g10gb-n0"): "MIG-a"})
+    repairs = plan_repairs(facts(there=[instance(*there, "MIG-a")], file=late))
+    assert [r.entry.holdings[0].slot.start for r in repairs] == ([there[1]] if found else [])
 
 
 @pytest.mark.parametrize(
