@@ -52,8 +52,9 @@ class Allocations:
     def __init__(self) -> None:
         self._reflector: Reflector | None = None
         self._on_change: Callable[[], None] = lambda: None
+        self._on_end: Callable[[ClaimUID], None] = lambda _: None
         self._lock = threading.Lock()
-        self._held: dict[Key, tuple[DeviceName, ...]] = {}
+        self._held: dict[Key, tuple[ClaimUID, tuple[DeviceName, ...]]] = {}
         self._moves: list[Moved] = []
 
     def follow(self, reflector: Reflector, *, on_change: Callable[[], None]) -> None:
@@ -63,6 +64,10 @@ class Allocations:
         self._reflector, self._on_change = reflector, on_change
         reflector.subscribe(self._heard)
 
+    def subscribe_ends(self, on_end: Callable[[ClaimUID], None]) -> None:
+        """Called with each claim that is gone, or holds nothing of the pool any more."""
+        self._on_end = on_end
+
     def wait_synced(self, timeout: float) -> bool:
         return self._reflector is not None and self._reflector.wait_synced(timeout)
 
@@ -70,7 +75,7 @@ class Allocations:
         """What moved since the last call, in the server's order, and what is held after that."""
         with self._lock:
             moves, self._moves = self._moves, []
-            held = frozenset(d for devices in self._held.values() for d in devices)
+            held = frozenset(d for _, devices in self._held.values() for d in devices)
         return tuple(moves), held
 
     def claims(self) -> dict[ClaimUID, JsonObject]:
@@ -79,12 +84,18 @@ class Allocations:
         return {ClaimUID(obj["metadata"]["uid"]): obj for obj in objects}
 
     def _heard(self, change: Change) -> None:
-        new = tuple(DeviceName(d) for d in change.new[DEVICES]) if change.new else ()
+        new: tuple[DeviceName, ...] = ()
+        uid: ClaimUID | None = None
+        if change.new and change.new[DEVICES]:
+            new = tuple(DeviceName(d) for d in change.new[DEVICES])
+            uid = ClaimUID(change.new["metadata"]["uid"])
         with self._lock:
-            old = self._held.pop(change.key, ())
-            if new:
-                self._held[change.key] = new
-            if new == old:
-                return
-            self._moves.append(Moved(released=old, taken=new))
-        self._on_change()
+            before, old = self._held.pop(change.key, (None, ()))
+            if uid is not None:
+                self._held[change.key] = uid, new
+            if new != old:
+                self._moves.append(Moved(released=old, taken=new))
+        if new != old:
+            self._on_change()
+        if before is not None and before != uid:
+            self._on_end(before)

@@ -191,6 +191,7 @@ def run(settings: PluginSettings) -> int:
         on_change=prepared,
     )
     hardware.subscribe(recovering.changed)
+    allocations.subscribe_ends(recovering.ended)
     supervisor.start("discovery", looking.run)
     supervisor.start("events", recorder.run)
     # Before the kubelet can ask: running pods find their files, lost entries hold their devices.

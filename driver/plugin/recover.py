@@ -36,6 +36,7 @@ from driver.plugin.gpu_locks import GpuLocks
 from driver.plugin.node import Hardware
 from driver.plugin.partitions import Partitions
 from driver.plugin.recover_claims import Answers, ClaimLookup
+from driver.plugin.recover_ends import HeardEnds
 from driver.plugin.recover_facts import FactFinder
 from driver.plugin.supervise import Wakeup
 from driver.ports.events import Reason
@@ -47,6 +48,7 @@ log = Log(__name__)
 _FIRST_READING: Final = 10.0
 """Seconds that the start waits for the hardware; a driver that comes later is met by `run`."""
 _AFTER_CHANGE: Final = 60.0
+_AFTER_FAILURE: Final = 60.0
 _BY: Final = "recovery"
 
 DONE, BUSY, IN_USE, FAILED = "done", "busy", "in_use", "failed"
@@ -115,9 +117,20 @@ class Recovery:
         self._on_change = on_change
         self._clock = clock
         self._since: dict[ClaimUID, float] = {}
+        self._changed = threading.Event()
+        self._failed = False
+        self._ends = HeardEnds(grace)
 
     def changed(self) -> None:
         """The hardware is another one: look soon."""
+        self._changed.set()
+        self._wakeup.wake()
+
+    def ended(self, uid: ClaimUID) -> None:
+        """A claim is gone from the API, or without its devices, as a watch tells: its grace begins.
+        Nothing is asked before it is over; the kubelet takes back nearly all of them in time.
+        """
+        self._ends.heard(uid, self._clock())
         self._wakeup.wake()
 
     def begin(self) -> None:
@@ -133,11 +146,22 @@ class Recovery:
     def run(self, stop: threading.Event) -> None:
         due = self._clock()
         while not stop.is_set():
-            if (rest := due - self._clock()) > 0:
-                if self._wakeup.wait(rest):
+            if (rest := min(due, self._ends.due()) - self._clock()) > 0:
+                self._wakeup.wait(rest)
+                if self._changed.is_set():
+                    self._changed.clear()
                     due = min(due, self._clock() + _AFTER_CHANGE)
-                continue
-            due = self._clock() + self.look()
+            elif due <= self._clock() or self.is_left():
+                due = self._clock() + self.look()
+
+    def is_left(self) -> bool:
+        """Whether we still hold something of a claim that ended, by the watch, a grace ago."""
+        over = self._ends.over(self._clock())
+        try:
+            return not over.isdisjoint(self._facts.entries())
+        except StateError as error:
+            log.error("ended claims cannot be looked for", reason=str(error))
+            return True
 
     def look(self) -> float:
         """One comparison and its repairs; seconds until the next one is due."""
@@ -154,7 +178,8 @@ class Recovery:
             return self._pause
         self._metrics.set_orphaned_claims(len(left))
         ends = [self._since[uid] + self._grace - self._clock() for uid in left]
-        return min([self._pause, *(end for end in ends if end > 0)])
+        again = [_AFTER_FAILURE] if self._failed else []
+        return min([self._pause, *again, *(end for end in ends if end > 0)])
 
     def _find(self, claims: Answers, only: ClaimUID | None = None) -> Facts:
         now = self._clock()
@@ -166,16 +191,20 @@ class Recovery:
         )
 
     def _track(self, entries: Mapping[ClaimUID, Entry], claims: Answers) -> None:
-        """Since when each claim has ended, by all answers since then."""
+        """Since when each claim has ended, by all answers since then; the first may be what was
+        heard.
+        """
         for uid, entry in entries.items():
             if is_released(uid, devices_of(entry), claims):
-                self._since.setdefault(uid, self._clock())
+                self._since.setdefault(uid, self._ends.since(uid, self._clock()))
             elif uid in claims:
                 self._since.pop(uid, None)
+                self._ends.denied(uid)
         for uid in self._since.keys() - entries.keys():
             del self._since[uid]
 
     def _mend(self, plan: tuple[Repair, ...], *, ask: bool) -> None:
+        self._failed = False
         for planned in plan:
             name = _NAMES[type(planned)]
             try:
@@ -184,7 +213,7 @@ class Recovery:
                 outcome = self._in_use(planned.uid, str(error))
             except (StateError, ClaimError, NvmlError) as error:
                 log.warning("repair failed", repair=name, claim=planned.uid, reason=str(error))
-                outcome = FAILED
+                outcome, self._failed = FAILED, True
             if outcome:
                 self._metrics.repaired(name, outcome)
 

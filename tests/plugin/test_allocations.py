@@ -61,8 +61,10 @@ class Followed:
     def __init__(self) -> None:
         self.store = Store()
         self.heard = 0
+        self.ended: list[str] = []
         self.allocations = Allocations()
         self.allocations.follow(self.store, on_change=self._hear)  # type: ignore[arg-type]
+        self.allocations.subscribe_ends(self.ended.append)
 
     def _hear(self) -> None:
         self.heard += 1
@@ -121,3 +123,15 @@ def test_what_a_broken_watch_missed_is_told_by_the_next_list() -> None:
     moves, held = followed.allocations.take()
     assert moves == (moved(released=("gpu-0",)), moved(taken=("gpu-2",)))
     assert held == {"gpu-1", "gpu-2"}
+
+
+def test_each_claim_that_ends_or_loses_its_devices_is_told_by_its_uid() -> None:
+    followed = Followed()
+    followed.listed(*(allocated(n, f"gpu-{n}") for n in "abcd"))
+    followed.modified(allocated("a", "gpu-a", version=2))
+    assert followed.ended == []
+    followed.store.feed(Deleted(allocated("a", "gpu-a", version=3)))
+    followed.modified({**allocated("b", version=4), "status": {}})
+    followed.modified(allocated("c", "gpu-9", version=5, uid="uid-next"))
+    followed.listed(version=6)
+    assert followed.ended == ["uid-a", "uid-b", "uid-c", "uid-d", "uid-next"]
