@@ -19,6 +19,8 @@ from driver.core.ids import CdiId, ClaimUID, DeviceName, GpuUuid, PoolName, Slic
 CDI_VENDOR: Final = "tessera.dev"
 CDI_CLASS: Final = "claim"
 POOL_SUFFIX: Final = "tessera"
+TRIED: Final = 99
+"""The position of slices that are only tried, never stored."""
 _SHORT: Final = 8
 _PARTITION: Final = re.compile(r"(gpu-[0-9a-f]+)-mig-([0-9]+g[0-9]+gb(?:-[a-z]+)?)-(n?)([0-9]+)")
 

@@ -59,9 +59,12 @@ def offer(
     live: Live = NOTHING,
     kept: Iterable[Kept] = (),
     taints: Mapping[DeviceName, tuple[Taint, ...]] | None = None,
+    left_out: Collection[DeviceName] = (),
 ) -> Pool:
-    """`build_pool` of a node that is described already."""
+    """`build_pool` of a node that is described already, without the devices `left_out`."""
     pool = described.pool(live)
+    if left_out:
+        pool = replace(pool, slices=tuple(_without(s, left_out) for s in pool.slices))
     lost = [k for k in kept if k.device.name not in described.refs]
     if described.sound and not lost and not taints:
         return pool
@@ -98,6 +101,10 @@ def kept_devices(
         for position, device in enumerate(each.content.devices)
         if device.name in in_use
     )
+
+
+def _without(each: Slice, left_out: Collection[DeviceName]) -> Slice:
+    return replace(each, devices=tuple(d for d in each.devices if d.name not in left_out))
 
 
 def _with_taints(each: Slice, taints: Mapping[DeviceName, tuple[Taint, ...]]) -> Slice:

@@ -15,10 +15,11 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Final, Protocol
 
 from api.resource.codec import StoredSlice
-from api.resource.types import Pool, Taint
+from api.resource.types import Pool, Slice, Taint
 from driver.core.choices import Choices
 from driver.core.described import Described, describe_node
 from driver.core.errors import ContractError, KubeConflict, KubeError, KubeInvalid
+from driver.core.expressible import expressed
 from driver.core.ids import ClaimUID, DeviceName
 from driver.core.inventory import Inventory
 from driver.core.ledger import Entry
@@ -35,10 +36,11 @@ from driver.plugin.publish_agenda import BURST, Agenda
 from driver.plugin.publish_counters import CounterSupport
 from driver.plugin.publish_follow import AllocationMetrics, Follower, InUse
 from driver.plugin.publish_stored import StoredSlices
+from driver.plugin.publish_taints import TaintProbe
 from driver.plugin.publish_writes import SliceWriter, WriteMetrics
 from driver.plugin.served import Served, ServedVersion
 from driver.plugin.supervise import Wakeup
-from driver.ports.kube import Change, KubeApi, Reflector
+from driver.ports.kube import Change, JsonObject, KubeApi, Reflector
 
 log = Log(__name__)
 
@@ -92,8 +94,13 @@ class Publisher:
             allocations, choices, entries=entries, boot_id=identity.boot_id, metrics=metrics
         )
         self._counters = CounterSupport(api)
+        self._taints = TaintProbe(api)
         self._writer = SliceWriter(
-            api, node=identity.node, metrics=metrics, wrote=self._agenda.wrote
+            api,
+            node=identity.node,
+            metrics=metrics,
+            wrote=self._agenda.wrote,
+            answered=self._answered,
         )
         self._stored: StoredSlices | None = None
         self._listed: tuple[Inventory, Described] | None = None
@@ -129,6 +136,7 @@ class Publisher:
             return self._failed(str(error), self._resync)
         except KubeInvalid as error:
             # The same object will be refused again; another try only when something changes.
+            self._taints.refused()
             return self._failed(str(error), self._resync)
         except KubeConflict as error:
             # Somebody wrote in between: no failure, the watch tells what.
@@ -164,7 +172,7 @@ class Publisher:
         stored = self._stored.read()
         described = self._described(inventory, stored, served)
         in_use = self._follower.look(described.inventory, self._hardware.foreign)
-        pool = self._wanted(described, stored, in_use)
+        pool = self._wanted(described, stored, in_use, served)
         self._writer.write(pool, stored, served, self._stored)
         self._metrics.set_published_devices(sum(len(s.devices) for s in pool.slices))
         # After a burst the static order stands; the true one follows when it is quiet.
@@ -183,21 +191,35 @@ class Publisher:
         self._listed = inventory, made
         return made
 
-    def _wanted(self, described: Described, stored: Collection[StoredSlice], in_use: InUse) -> Pool:
+    def _answered(self, wanted: Slice, answer: JsonObject) -> None:
+        if not self._taints.answered(wanted, answer):
+            self._agenda.changed()
+
+    def _wanted(
+        self,
+        described: Described,
+        stored: Collection[StoredSlice],
+        in_use: InUse,
+        served: Served,
+    ) -> Pool:
+        taints = joined(
+            withholding_taints(
+                described.inventory,
+                in_use.live,
+                self._hardware.foreign,
+                self._choices,
+                driver=self._identity.driver,
+            ),
+            self._sick(),
+        )
+        support = self._taints.support(taints, described, served, self._writer.read_owner)
+        shown = expressed(taints, support, in_use.devices)
         fresh = offer(
             described,
             live=in_use.soon if in_use.behind <= MOST_BEHIND else NOTHING,
             kept=kept_devices(stored, in_use=in_use.devices),
-            taints=joined(
-                withholding_taints(
-                    described.inventory,
-                    in_use.live,
-                    self._hardware.foreign,
-                    self._choices,
-                    driver=self._identity.driver,
-                ),
-                self._sick(),
-            ),
+            taints=shown.taints,
+            left_out=shown.left_out,
         )
         if not self._choices.follow:
             return fresh

@@ -6,9 +6,11 @@ Why it matters: without them a GPU and its partitions would be given out side by
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import replace
 
 from api.resource.codec import NodeOwner, StoredSlice, encode_slice
 from driver.core.described import Described
+from driver.core.names import TRIED, slice_name
 from driver.observe.logs import Log
 from driver.plugin.served import Served
 from driver.ports.kube import KubeApi
@@ -46,7 +48,7 @@ class CounterSupport:
     def _try(self, described: Described, served: Served, owner: NodeOwner) -> bool:
         pool = described.pool()
         first = next(s for s in pool.slices if s.counter_sets)
-        body = encode_slice(first, pool=pool, generation=1, owner=owner, version=served.version)
-        body["metadata"]["name"] += "-try"
+        tried = replace(first, name=slice_name(pool.node, pool.driver, TRIED, "try"))
+        body = encode_slice(tried, pool=pool, generation=1, owner=owner, version=served.version)
         answer = self._api.create(served.slices, body, dry_run=True)
         return bool(answer["spec"].get("sharedCounters"))

@@ -10,13 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 from api.resource.codec import DeviceEncoder, NodeOwner, StoredSlice, encode_slice
-from api.resource.types import Pool
+from api.resource.types import Pool, Slice
 from driver.core.diff import Delete, Put, Write, plan_writes
 from driver.core.errors import KubeNotFound
 from driver.observe.logs import Log
 from driver.plugin.publish_stored import StoredSlices
 from driver.plugin.served import Served
-from driver.ports.kube import KubeApi
+from driver.ports.kube import JsonObject, KubeApi
 from driver.ports.resources import NODES
 
 log = Log(__name__)
@@ -27,15 +27,24 @@ class WriteMetrics(Protocol):
 
 
 class SliceWriter:
-    """`wrote` is told the version of each write before the copy of the server's slices is."""
+    """`wrote` is told the version of each write before the copy of the server's slices is.
+    `answered`: what was sent, and what the server made of it.
+    """
 
     def __init__(
-        self, api: KubeApi, *, node: str, metrics: WriteMetrics, wrote: Callable[[str], None]
+        self,
+        api: KubeApi,
+        *,
+        node: str,
+        metrics: WriteMetrics,
+        wrote: Callable[[str], None],
+        answered: Callable[[Slice, JsonObject], None] = lambda *_: None,
     ) -> None:
         self._api = api
         self._node = node
         self._metrics = metrics
         self._wrote = wrote
+        self._answered = answered
         self._owner: NodeOwner | None = None
         self._encoder = DeviceEncoder()
 
@@ -103,6 +112,7 @@ class SliceWriter:
                 answer = send(served.slices, body)
                 self._wrote(answer["metadata"]["resourceVersion"])
                 into.wrote(body, answer, wanted)
+                self._answered(wanted, answer)
                 self._tell("create" if over is None else "replace", wanted.name, reason)
 
     def _tell(self, verb: str, name: str, reason: str) -> None:

@@ -8,7 +8,7 @@ not know evidence rules.
 | --- | --- | --- |
 | `fault` | it needs a reset, a reboot or an operator | NoSchedule; NoExecute by opt-in |
 | `unknown` | it could not be looked at for too long | NoSchedule |
-| `degraded` | it works, and is to be seen to when idle | None, where the server knows it |
+| `degraded` | it works, and is to be seen to when idle | None |
 
 The value names the worst reason, of several alike the oldest, so that it changes seldom.
 """
@@ -30,18 +30,12 @@ def taints(
     judgement: Judgement,
     driver: str,
     noexecute_reasons: Collection[str] = (),
-    *,
-    knows_none: bool = True,
 ) -> tuple[Taint, ...]:
-    """`noexecute_reasons`: names of faults for which pods that run are to be ended.
-    `knows_none`: the server has the effect None; without it nothing is said of degraded devices.
-    """
-    return tuple(_taints(judgement.reasons, driver, noexecute_reasons, knows_none))
+    """`noexecute_reasons`: names of faults for which pods that run are to be ended."""
+    return tuple(_taints(judgement.reasons, driver, noexecute_reasons))
 
 
-def _taints(
-    reasons: tuple[Reason, ...], driver: str, ending: Collection[str], knows_none: bool
-) -> Iterator[Taint]:
+def _taints(reasons: tuple[Reason, ...], driver: str, ending: Collection[str]) -> Iterator[Taint]:
     hard = [r.item.name for r in reasons if r.state.hard]
     unknown = [r.item.name for r in reasons if r.state is State.UNKNOWN]
     degraded = [r.item.name for r in reasons if r.state is State.DEGRADED]
@@ -51,5 +45,5 @@ def _taints(
         yield Taint(key=f"{driver}/{FAULT}", value=(chosen or hard)[0], effect=effect)
     if unknown:
         yield Taint(key=f"{driver}/{UNKNOWN}", value=unknown[0], effect=TaintEffect.NO_SCHEDULE)
-    if degraded and knows_none:
+    if degraded:
         yield Taint(key=f"{driver}/{DEGRADED}", value=degraded[0], effect=TaintEffect.NONE)

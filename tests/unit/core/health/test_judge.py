@@ -130,10 +130,6 @@ def test_pods_are_ended_only_for_what_was_opted_in():
     assert taints(found, DRIVER, {"xid-95"}) == (taint("fault", "xid-95", TaintEffect.NO_EXECUTE),)
 
 
-def test_a_server_without_the_effect_none_is_told_nothing_of_degraded_devices():
-    assert taints(lived([fault("xid-63", Need.WATCH)]).device(), DRIVER, knows_none=False) == ()
-
-
 @pytest.mark.parametrize("name", ["x" * 300, "", "Ünïcode ✓", "a/b", "-.-", "\udc80", "UPPER"])
 def test_any_name_becomes_a_label_value_that_no_other_has(name):
     found = lived([fault(name), fault(f"{name}2")]).device()
