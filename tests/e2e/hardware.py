@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from hack.simnvml import kmsg
+from hack.simnvml import driverroot, kmsg
 from hack.simnvml.gpu import Instance
 from hack.simnvml.kit import Machine
 
@@ -59,3 +59,10 @@ def reset(node: str, uuid: str) -> None:
     """As an administrator does it, with no process on the GPU."""
     with machine(node) as opened:
         opened.gpus[slot_of(node, uuid)].reset()
+
+
+def boot(node: str) -> None:
+    """What a boot changes for the driver: resets, another boot id, new files. The node goes on."""
+    with machine(node) as opened:
+        opened.reboot()
+        driverroot.render(opened, folder(node).parent / "root", nodes=True)
