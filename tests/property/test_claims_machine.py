@@ -132,8 +132,13 @@ class ClaimsMachine(RuleBasedStateMachine):
     @rule(name=names)
     def prepare(self, name: str) -> None:
         pod = self.pods[name]
+        taken = self._taken(pod)
         answer = self.node.prepare(pod.ref)
         if isinstance(answer, Failure):
+            if taken and pod.ref.uid not in self.node.entries():
+                # It could not be made anew, which was undone as a whole.
+                assert pod.ref.uid not in self.node.cdi.specs
+                pod.answer = None
             return
         assert pod.answer in {None, answer}, "the same claim is answered otherwise"
         assert pod.live, "prepared after its claim was gone"
