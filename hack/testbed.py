@@ -31,8 +31,7 @@ from hack.fakeapi.scheduler import Scheduler
 from hack.fakekubelet import Claim, FakeKubelet
 from hack.simnvml import driverroot
 from hack.simnvml.kit import Machine
-from hack.simnvml.kmsg import KERNEL, KernelLog
-from hack.simnvml.kmsg import make as make_log
+from hack.simnvml.kmsg import KERNEL, KernelLog, make as make_log
 
 REPO: Final = Path(__file__).resolve().parent.parent
 DRIVER: Final = "gpu.tessera.dev"

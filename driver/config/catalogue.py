@@ -15,8 +15,8 @@ from typing import Annotated, Final, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from driver.core.errors import ConfigError
-from driver.core.health.catalogue import Catalogue, SxidClass, XidClass, XidRow
-from driver.core.health.nvlink_table import Nvlink5Row, Nvlink5Table, Outcome
+from driver.core.health.kernel.catalogue import Catalogue, SxidClass, XidClass, XidRow
+from driver.core.health.kernel.nvlink_table import Nvlink5Row, Nvlink5Table, Outcome
 
 BUILT_IN: Final = "xid_catalogue.json"
 

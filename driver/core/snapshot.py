@@ -130,8 +130,8 @@ def with_known_geometry(snapshot: NodeSnapshot, before: Mapping[GpuUuid, GpuFact
 
 
 def with_lost(snapshot: NodeSnapshot, before: Mapping[GpuUuid, GpuFacts]) -> NodeSnapshot:
-    """A GPU that does not answer any more is as it was before: its devices must stay published, with
-    what is held against them, and not vanish. Not where another GPU sits at its address now.
+    """A GPU that does not answer any more is as it was before: its devices must stay published,
+    with what is held against them, and not vanish. Not where another GPU sits at its address now.
     """
     uuids = {gpu.uuid for gpu in snapshot.gpus}
     places = {gpu.pci for gpu in snapshot.gpus}

@@ -24,6 +24,7 @@ import pynvml
 
 from driver.core.errors import DriverNotLoaded, NvmlError, Released
 from driver.core.health.items import RELEASED
+from driver.core.health.kernel.verdict_recovery import recovery_faults
 from driver.core.health.signals import (
     NODE,
     CannotTell,
@@ -34,7 +35,6 @@ from driver.core.health.signals import (
     Source,
     Well,
 )
-from driver.core.health.verdict_recovery import recovery_faults
 from driver.core.ids import GpuUuid
 from driver.nvml.calls import call, optional
 from driver.nvml.library import NvmlLibrary

@@ -4,7 +4,7 @@ Why it exists: states that no event tells (remapped rows, links, a GPU that is n
 an advice that was there before we started) are only found by looking. A look may hang: it is made
 where it can be given up, and the next one leaves out the GPU on which it hangs.
 
-Must not know what a reading means; `driver.core.health.readings_node` does.
+Must not know what a reading means; `driver.core.health.readings.node` does.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Any, Final
 
 from driver.core.errors import CallHangs, DriverNotLoaded, NvmlError, Released
 from driver.core.health.items import RELEASED
-from driver.core.health.readings import Failed, GpuReadings, NodeReadings
-from driver.core.health.readings_node import Memories, weigh_failure, weigh_node
-from driver.core.health.readings_time import Limits
+from driver.core.health.readings.node import Memories, weigh_failure, weigh_node
+from driver.core.health.readings.over_time import Limits
+from driver.core.health.readings.values import Failed, GpuReadings, NodeReadings
 from driver.core.health.signals import NODE, CannotTell, Scope, Signal, Source, Well
 from driver.core.ids import GpuUuid
 from driver.core.snapshot import PciAddress

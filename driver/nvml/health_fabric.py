@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pynvml
 
-from driver.core.health.readings import Fabric
+from driver.core.health.readings.values import Fabric
 from driver.core.ids import GpuUuid
 from driver.nvml.calls import optional
 

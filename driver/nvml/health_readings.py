@@ -1,4 +1,4 @@
-"""Reads what NVML says of one GPU's health; what it means is `driver.core.health.readings`'s.
+"""Reads what NVML says of one GPU's health; what it means is said in `driver.core.health.readings`.
 
 Why it exists: each getter may be missing, fail or answer, and one that fails must not hide the
 others. Only a GPU that as a whole does not answer ends the reading of it.
@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 import pynvml
 
 from driver.core.errors import DriverNotLoaded, GpuLost, NvmlError
-from driver.core.health.readings import (
+from driver.core.health.readings.values import (
     Clocks,
     Failed,
     GpuReadings,

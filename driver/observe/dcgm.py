@@ -4,7 +4,7 @@ Why it exists: where DCGM runs, it is a second witness of a GPU's health. It may
 another version or somebody else's program: whatever it does is an answer within bounds of time and
 size, or a reason.
 
-Must not know what a metric means; `driver.core.health.readings_dcgm` does.
+Must not know what a metric means; `driver.core.health.readings.dcgm` does.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import IO, Final
 from prometheus_client.parser import text_string_to_metric_families
 
 from driver.core.errors import TesseraError
-from driver.core.health.readings_dcgm import Sample, weigh_dcgm, weigh_dcgm_failure
+from driver.core.health.readings.dcgm import Sample, weigh_dcgm, weigh_dcgm_failure
 from driver.core.health.signals import Signal
 from driver.core.ids import GpuUuid
 from driver.ports.health import Alarm, Sink

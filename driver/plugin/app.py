@@ -27,18 +27,18 @@ from driver.observe.health import Readiness
 from driver.observe.http import HealthServer
 from driver.observe.logs import Log, setup
 from driver.observe.metrics import CONTENT_TYPE, Metrics
-from driver.plugin.allocations import Allocations
-from driver.plugin.claims import Claims
-from driver.plugin.control_wiring import Controlled
-from driver.plugin.device_status import DeviceStatus
+from driver.plugin.control.wiring import Controlled
 from driver.plugin.health.given import Node
 from driver.plugin.health.wiring import build_health
 from driver.plugin.leadership import Leadership
 from driver.plugin.node import Hardware, Identity
-from driver.plugin.partitions import Partitions
-from driver.plugin.recover import Tell
-from driver.plugin.recover_claims import ClaimLookup
-from driver.plugin.running_calls import RunningCalls
+from driver.plugin.preparing.claims import Claims
+from driver.plugin.preparing.device_status import DeviceStatus
+from driver.plugin.preparing.partitions import Partitions
+from driver.plugin.preparing.running_calls import RunningCalls
+from driver.plugin.publishing.allocations import Allocations
+from driver.plugin.recovering.lookup import ClaimLookup
+from driver.plugin.recovering.recovery import Tell
 from driver.plugin.served import ServedVersion
 from driver.plugin.stores import open_stores
 from driver.plugin.supervise import Supervisor

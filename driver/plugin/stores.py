@@ -11,8 +11,8 @@ from pathlib import Path
 
 from driver.config.settings import PluginSettings
 from driver.core.errors import ConfigError
-from driver.plugin.gpu_locks import GpuLocks
-from driver.plugin.turns import Turns
+from driver.plugin.preparing.gpu_locks import GpuLocks
+from driver.plugin.preparing.turns import Turns
 from driver.state.cdi_store import CdiDir
 from driver.state.driver_root import DriverTree, Roots
 from driver.state.ledger import LedgerDir, OnDamage

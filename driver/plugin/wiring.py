@@ -22,14 +22,14 @@ from driver.kube.reflector import Reflector
 from driver.kube.watching import Query
 from driver.observe.health import Readiness
 from driver.observe.metrics import Metrics
-from driver.plugin.allocations import Allocations, trim
 from driver.plugin.discover import Discovery
 from driver.plugin.node import Hardware, Identity
-from driver.plugin.partitions import Partitions
-from driver.plugin.publish import Publisher
-from driver.plugin.recover import Recovery, Tell
-from driver.plugin.recover_claims import ClaimLookup
-from driver.plugin.recover_facts import FactFinder
+from driver.plugin.preparing.partitions import Partitions
+from driver.plugin.publishing.allocations import Allocations, trim
+from driver.plugin.publishing.publisher import Publisher
+from driver.plugin.recovering.facts import FactFinder
+from driver.plugin.recovering.lookup import ClaimLookup
+from driver.plugin.recovering.recovery import Recovery, Tell
 from driver.plugin.served import Served, ServedVersion
 from driver.plugin.stores import Stores
 from driver.plugin.supervise import Supervisor

@@ -37,7 +37,9 @@ WHAT_VALUES_DO = {
     "plugin.health.seconds": "seconds between two looks at the health of the GPUs",
     "plugin.health.nvmlHangSeconds": "seconds after which a look through NVML is given up",
     "plugin.health.unknownSeconds": "seconds after which what nobody can look at is withheld",
-    "plugin.health.noExecuteFaults": "faults that end pods; see [What is withheld](#what-is-withheld)",
+    "plugin.health.noExecuteFaults": (
+        "faults that end pods; see [What is withheld](#what-is-withheld)"
+    ),
     "plugin.health.probeDeadlineSeconds": "seconds after which a health probe is killed",
     "plugin.health.probePeriodSeconds": "seconds between probes that nothing asked for; 0: none",
     "plugin.health.xidCatalogue": "file of what each Xid means; empty: the one that is built in",

@@ -12,16 +12,16 @@ from driver.core.ledger import Entry
 from driver.core.snapshot import PciAddress
 from driver.nvml import NvmlLibrary, NvmlPartitions
 from driver.nvml.boards import Boards
-from driver.plugin.claims import Claims
-from driver.plugin.gpu_locks import GpuLocks
 from driver.plugin.node import Hardware, Identity
-from driver.plugin.partitions import Partitions
-from driver.plugin.recover import Recovery
-from driver.plugin.recover_claims import ClaimLookup
-from driver.plugin.recover_facts import FactFinder
+from driver.plugin.preparing.claims import Claims
+from driver.plugin.preparing.gpu_locks import GpuLocks
+from driver.plugin.preparing.partitions import Partitions
+from driver.plugin.preparing.turns import Turns
+from driver.plugin.recovering.facts import FactFinder
+from driver.plugin.recovering.lookup import ClaimLookup
+from driver.plugin.recovering.recovery import Recovery
 from driver.plugin.served import ServedVersion
 from driver.plugin.supervise import Supervisor
-from driver.plugin.turns import Turns
 from driver.ports.kube import JsonObject, KubeApi
 from driver.ports.kubelet import ClaimRef, Failure, PrepareAnswer
 from driver.ports.nvml import MigLibrary

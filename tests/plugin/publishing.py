@@ -15,9 +15,9 @@ from driver.core.snapshot import GpuFacts
 from driver.kube.client import Client
 from driver.kube.reflector import Reflector
 from driver.kube.watching import Query
-from driver.plugin.allocations import Allocations, trim
 from driver.plugin.node import Hardware, Identity
-from driver.plugin.publish import Publisher
+from driver.plugin.publishing.allocations import Allocations, trim
+from driver.plugin.publishing.publisher import Publisher
 from driver.plugin.served import Served, ServedVersion
 from driver.plugin.supervise import Supervisor
 from driver.ports.kube import Change

@@ -8,7 +8,7 @@ import pytest
 
 from driver.core.ids import DeviceName, PoolName
 from driver.kube.store import Store
-from driver.plugin.allocations import Allocations, Moved, trim
+from driver.plugin.publishing.allocations import Allocations, Moved, trim
 from driver.ports.kube import Added, Deleted, JsonObject, Listing, Modified
 from tests.plugin.stubs import DRIVER, POOL, claim
 

@@ -9,10 +9,10 @@ import pytest
 
 from driver.core.errors import InUse
 from driver.core.ids import ClaimUID, GpuUuid
-from driver.plugin import claims
-from driver.plugin.deadline import Deadline
-from driver.plugin.gpu_locks import GpuLocks
-from driver.plugin.turns import Turns
+from driver.plugin.preparing import claims
+from driver.plugin.preparing.deadline import Deadline
+from driver.plugin.preparing.gpu_locks import GpuLocks
+from driver.plugin.preparing.turns import Turns
 from driver.ports.kube import JsonObject, Resource
 from driver.ports.kubelet import Failure, PrepareAnswer
 from driver.state.thread_locks import ThreadLocks

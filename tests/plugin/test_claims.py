@@ -10,12 +10,12 @@ import pytest
 from driver.core.errors import KubeUnavailable
 from driver.core.ids import ClaimUID
 from driver.core.inventory import build_inventory
-from driver.plugin.claims import Claims
-from driver.plugin.gpu_locks import GpuLocks
 from driver.plugin.node import Hardware, Identity
-from driver.plugin.partitions import Partitions
+from driver.plugin.preparing.claims import Claims
+from driver.plugin.preparing.gpu_locks import GpuLocks
+from driver.plugin.preparing.partitions import Partitions
+from driver.plugin.preparing.turns import Turns
 from driver.plugin.served import ServedVersion
-from driver.plugin.turns import Turns
 from driver.ports.kube import JsonObject, KubeApi
 from driver.ports.kubelet import ClaimRef, Failure, PrepareAnswer
 from driver.state.thread_locks import ThreadLocks

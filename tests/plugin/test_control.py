@@ -20,8 +20,8 @@ from driver.core.inventory import build_inventory
 from driver.core.ledger import Phase
 from driver.core.modes import Mode, Rule
 from driver.observe.bounded_http import Request
-from driver.plugin.control import Control
-from driver.plugin.control_status import Facts, Release, document
+from driver.plugin.control.routes import Control
+from driver.plugin.control.status import Facts, Release, document
 from driver.plugin.node import Identity
 from driver.plugin.release_window import ReleaseWindow
 from driver.plugin.supervise import Wakeup

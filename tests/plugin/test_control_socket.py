@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from driver.core.errors import ConfigError
-from driver.plugin.control_socket import NAME, ControlSocket
+from driver.plugin.control.socket import NAME, ControlSocket
 
 
 def answers(folder: Path, listening: socket.socket) -> bool:

@@ -12,7 +12,7 @@ from driver.core.ids import CdiId, ClaimUID, DeviceName, GpuUuid, PoolName
 from driver.core.ledger import Entry, Holding, Made, Slot
 from driver.kube.client import Client
 from driver.kube.login import login
-from driver.plugin.device_status import DeviceStatus, status_of
+from driver.plugin.preparing.device_status import DeviceStatus, status_of
 from driver.plugin.served import ServedVersion
 from driver.plugin.supervise import Wakeup
 from driver.ports.kube import JsonObject

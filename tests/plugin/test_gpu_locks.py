@@ -10,7 +10,7 @@ import pytest
 
 from driver.core.errors import ClaimError
 from driver.core.ids import GpuUuid
-from driver.plugin.gpu_locks import GpuLocks
+from driver.plugin.preparing.gpu_locks import GpuLocks
 from driver.state.thread_locks import ThreadLocks
 
 A, B = GpuUuid("GPU-a"), GpuUuid("GPU-b")

@@ -23,7 +23,7 @@ from driver.core.ids import CdiId, ClaimUID, DeviceName, GpuUuid, PoolName
 from driver.core.ledger import Entry, Holding, Made, Phase, Slot
 from driver.core.prepare import FindPartition, MakePartition, OpenPartition, Step, SwitchMode
 from driver.core.snapshot import ComputeFacts, InstanceFacts
-from driver.plugin.partitions import Partitions, Unfinished
+from driver.plugin.preparing.partitions import Partitions, Unfinished
 from tests.data.mig_boards import H100
 from tests.plugin.mig import MemoryMig, error
 

@@ -12,7 +12,11 @@ from driver.core.ids import CdiId, ClaimUID, DeviceName, PoolName
 from driver.core.inventory import build_inventory
 from driver.core.ledger import Entry, Holding, Slot
 from driver.core.live import Foreign
-from driver.plugin import publish, publish_stored, publish_writes
+from driver.plugin.publishing import (
+    publisher as publishing,
+    stored as publish_stored,
+    writes as publish_writes,
+)
 from hack.fakeapi.faults import Answer
 from tests.plugin.nodes import mig_gpu, mig_snapshot, partition
 from tests.plugin.publishing import PROFILES, Bench, Make
@@ -204,7 +208,7 @@ def test_a_second_look_decodes_nothing_and_describes_nothing(
     for module, name in (
         (publish_stored, "decode_stored"),
         (publish_writes, "encode_slice"),
-        (publish, "describe_node"),
+        (publishing, "describe_node"),
     ):
         monkeypatch.setattr(module, name, counted(work, getattr(module, name)))
     bench.hardware.found(build_inventory(mig_snapshot(mig_gpu(0), mig_gpu(1))))

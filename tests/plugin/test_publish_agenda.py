@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from driver.plugin.publish_agenda import BURST, Agenda
+from driver.plugin.publishing.agenda import BURST, Agenda
 from driver.plugin.supervise import Wakeup
 
 

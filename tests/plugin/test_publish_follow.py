@@ -7,7 +7,7 @@ from driver.core.ids import ClaimUID, DeviceName
 from driver.core.inventory import build_inventory
 from driver.core.ledger import Entry
 from driver.core.occupancy import Live
-from driver.plugin.publish_follow import Follower, InUse
+from driver.plugin.publishing.follower import Follower, InUse
 from tests.plugin.nodes import mig_gpu, mig_snapshot, partition
 from tests.plugin.test_allocations import Followed, allocated
 from tests.unit.core.given import entry

@@ -7,9 +7,9 @@ import pytest
 from driver.core.errors import GpuLost, NvmlError
 from driver.core.ids import ClaimUID
 from driver.core.ledger import Phase
-from driver.plugin.gpu_locks import GpuLocks
 from driver.plugin.node import Hardware
-from driver.plugin.turns import Turns
+from driver.plugin.preparing.gpu_locks import GpuLocks
+from driver.plugin.preparing.turns import Turns
 from driver.ports.events import Reason
 from tests.data.mig_boards import H100
 from tests.plugin.mig import error

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 import pytest
 
 from driver.core.ids import ClaimUID
-from driver.plugin.running_calls import RunningCalls
+from driver.plugin.preparing.running_calls import RunningCalls
 from driver.ports.kubelet import ClaimRef, Failure
 
 

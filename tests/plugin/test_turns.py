@@ -4,7 +4,7 @@ import pytest
 
 from driver.core.errors import ClaimError
 from driver.core.ids import ClaimUID
-from driver.plugin.turns import Turns
+from driver.plugin.preparing.turns import Turns
 from driver.state.thread_locks import ThreadLocks
 
 A, B = ClaimUID("a"), ClaimUID("b")

@@ -14,12 +14,12 @@ import pytest
 
 from driver.core.errors import ClaimError
 from driver.core.inventory import build_inventory
-from driver.plugin.claims import Claims
-from driver.plugin.gpu_locks import GpuLocks
 from driver.plugin.node import Hardware, Identity
-from driver.plugin.partitions import Partitions
+from driver.plugin.preparing.claims import Claims
+from driver.plugin.preparing.gpu_locks import GpuLocks
+from driver.plugin.preparing.partitions import Partitions
+from driver.plugin.preparing.turns import Turns
 from driver.plugin.served import ServedVersion
-from driver.plugin.turns import Turns
 from driver.ports.kube import KubeApi
 from driver.ports.kubelet import ClaimRef
 from driver.state.cdi_store import CdiDir

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, strategies as st
 
 from driver.config.catalogue import load_catalogue
-from driver.core.health.kernel_log import KernelLog, feed
-from driver.core.health.kmsg import TEXT_LIMIT, KernelRecord, parse_record
+from driver.core.health.kernel.log import KernelLog, feed
+from driver.core.health.kernel.record import TEXT_LIMIT, KernelRecord, parse_record
+from driver.core.health.kernel.verdict import judge
+from driver.core.health.kernel.verdict_known import Known
 from driver.core.health.signals import Fault, Need
-from driver.core.health.verdict import judge
-from driver.core.health.verdict_known import Known
 from driver.core.ids import GpuUuid
 from driver.core.snapshot import PciAddress
 

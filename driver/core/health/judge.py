@@ -2,9 +2,9 @@
 
 A partition's fault concerns every device that would use its memory slots, and no other; a GPU's all
 devices of the GPU; the node's all devices, but for what is only watched: that a GPU is missing, or
-that a line names none of ours, says nothing of the others. Time only ever makes a judgement worse: what cannot be
-told is waited for a while, then it withholds. `Judgements.due` says when that is. Must not know
-what a signal is, or what is done with a judgement.
+that a line names none of ours, says nothing of the others. Time only ever makes a judgement worse:
+what cannot be told is waited for a while, then it withholds. `Judgements.due` says when that is.
+Must not know what a signal is, or what is done with a judgement.
 """
 
 from __future__ import annotations

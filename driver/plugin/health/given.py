@@ -9,8 +9,8 @@ from driver.nvml import NvmlLibrary
 from driver.observe.metrics import Metrics
 from driver.plugin.discover import Discovery
 from driver.plugin.node import Hardware, Identity
-from driver.plugin.partitions import Partitions
-from driver.plugin.recover import Tell
+from driver.plugin.preparing.partitions import Partitions
+from driver.plugin.recovering.recovery import Tell
 from driver.plugin.stores import Stores
 from driver.plugin.supervise import Supervisor
 from driver.ports.kube import KubeApi

@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from driver.core.health.kernel_log import Event
+from driver.core.health.kernel.log import Event
+from driver.core.health.kernel.verdict_known import Known
 from driver.core.health.signals import Fault
-from driver.core.health.verdict_known import Known
 from driver.core.ids import GpuUuid
 
 _MOST: Final = 4096

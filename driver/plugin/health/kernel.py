@@ -15,16 +15,16 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Final, Protocol
 
-from driver.core.health.catalogue import STRENGTH, Catalogue
 from driver.core.health.items import RECOVERY, is_hard
-from driver.core.health.kernel_log import Event, Forged, KernelLog, NotUnderstood, feed
-from driver.core.health.kmsg import KERNEL, UnreadableRecord, parse_record
-from driver.core.health.readings import GpuReadings, NodeReadings
+from driver.core.health.kernel.catalogue import STRENGTH, Catalogue
+from driver.core.health.kernel.log import Event, Forged, KernelLog, NotUnderstood, feed
+from driver.core.health.kernel.record import KERNEL, UnreadableRecord, parse_record
+from driver.core.health.kernel.verdict import judge
+from driver.core.health.kernel.verdict_known import Judgement, Known
+from driver.core.health.kernel.verdict_xid import judge_xid
+from driver.core.health.kernel.xid import Xid
+from driver.core.health.readings.values import GpuReadings, NodeReadings
 from driver.core.health.signals import Fault, Need, Overruled, Signal, Source
-from driver.core.health.verdict import judge
-from driver.core.health.verdict_known import Judgement, Known
-from driver.core.health.verdict_xid import judge_xid
-from driver.core.health.xid import Xid
 from driver.core.ids import GpuUuid
 from driver.core.inventory import Inventory
 from driver.core.snapshot import PciAddress

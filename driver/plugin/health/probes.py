@@ -30,10 +30,10 @@ from driver.core.health.probing import (
 from driver.core.health.wishes import wanted_probes
 from driver.core.ids import GpuUuid
 from driver.observe.logs import Log
-from driver.plugin.gpu_locks import GpuLocks
 from driver.plugin.health.custody import Custody
 from driver.plugin.health.places import Places
 from driver.plugin.node import Hardware
+from driver.plugin.preparing.gpu_locks import GpuLocks
 from driver.plugin.supervise import Wakeup
 
 log = Log(__name__)

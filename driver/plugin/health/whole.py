@@ -28,7 +28,7 @@ from driver.ports.health import HealthSource
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """All of it, built and not yet running. Implements `driver.plugin.claims.Fitness`."""
+    """All of it, built and not yet running. Implements `driver.plugin.preparing.claims.Fitness`."""
 
     custody: Custody
     judged: Judged

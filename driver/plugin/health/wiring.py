@@ -19,7 +19,6 @@ from driver.core.ids import GpuUuid
 from driver.cuda.locate import find_library
 from driver.cuda.prober import Limits, Prober
 from driver.kube.backoff import Backoff
-from driver.plugin.gpu_locks import GpuLocks
 from driver.plugin.health.condition import NodeCondition
 from driver.plugin.health.custody import Custody
 from driver.plugin.health.given import Node
@@ -31,6 +30,7 @@ from driver.plugin.health.server_taints import ServerTaints
 from driver.plugin.health.sources import build_sources, switched_off
 from driver.plugin.health.told import Told
 from driver.plugin.health.whole import Health
+from driver.plugin.preparing.gpu_locks import GpuLocks
 from driver.plugin.release_window import ReleaseWindow
 from driver.state.evidence import EvidenceFile
 

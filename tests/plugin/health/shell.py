@@ -12,7 +12,7 @@ from driver.core.errors import StateError
 from driver.core.health.evidence import begun
 from driver.core.health.items import Evidence
 from driver.core.health.judge import JudgeSettings
-from driver.core.health.readings import Failed, GpuReadings, NodeReadings
+from driver.core.health.readings.values import Failed, GpuReadings, NodeReadings
 from driver.core.health.signals import Fault, Need, Scope, Source
 from driver.core.ids import ClaimUID, DeviceName, GpuUuid, PoolName
 from driver.core.inventory import build_inventory

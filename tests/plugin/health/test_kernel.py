@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from driver.core.health.judge import State
-from driver.core.health.readings import Failed, Trouble
+from driver.core.health.kernel.verdict_xid import judge_xid
+from driver.core.health.kernel.xid import Xid
+from driver.core.health.readings.values import Failed, Trouble
 from driver.core.health.signals import Fault, Need, ProbePassed, Scope, Source
-from driver.core.health.verdict_xid import judge_xid
-from driver.core.health.xid import Xid
 from driver.core.snapshot import MigState
 from driver.plugin.health.unsettled import ASKS, GIVES_UP, UnsettledSigns
 from driver.ports.health import XidSeen

@@ -25,8 +25,8 @@ from driver.core.health.signals import Need
 from driver.core.ids import CdiId, ClaimUID, DeviceName, GpuUuid, PoolName
 from driver.core.ledger import Entry, Holding
 from driver.core.snapshot import ComputeFacts, GpuFacts, InstanceFacts
-from driver.plugin.gpu_locks import GpuLocks
 from driver.plugin.health.probes import Probes
+from driver.plugin.preparing.gpu_locks import GpuLocks
 from driver.plugin.supervise import Wakeup
 from driver.state.thread_locks import ThreadLocks
 from tests.plugin.health.shell import BOOT, FIRST, ONE, Shell, fault

@@ -33,7 +33,7 @@ from tests.unit.core.given import (
 )
 
 INVENTORY = build_inventory(snapshot(cut(0), cut(1), gpu(2)))
-PART, WHOLE = part(0, "1g.10gb", 0), "gpu-00000002"
+PART, WHOLE = part(0, "1g.10gb", 0), DeviceName("gpu-00000002")
 UID = ClaimUID("uid-a")
 MADE = Made(instance=1, compute=0, uuid="MIG-a")
 STARTED = entry("a", INVENTORY, PART)
@@ -162,7 +162,9 @@ CASES = {
     ),
     "entry lost, the GPU does not answer": (facts(file=FILE, claims=GONE, lost=[0]), None),
     "a whole GPU's file, and the GPU is cut by now": (
-        facts(file=CdiFile(devices={"gpu-00000000": uuid(0)}), there=[THERE], claims=GONE),
+        facts(
+            file=CdiFile(devices={DeviceName("gpu-00000000"): uuid(0)}), there=[THERE], claims=GONE
+        ),
         RemoveCdi(uid=UID),
     ),
     "a file that says nothing, and the claim is gone": (
@@ -184,7 +186,9 @@ def test_each_case_has_its_repair(case):
 def test_what_a_claim_only_watches_is_never_ours_to_destroy():
     watching = replace(LIVE, devices={PART: Asked(request="watch", admin_access=True)})
     (repair,) = plan_repairs(facts(there=[THERE], file=FILE, claims={UID: watching}))
+    assert isinstance(repair, Rebuild)
     (holding,) = repair.entry.holdings
+    assert holding.slot is not None
     assert (holding.admin_access, holding.request, holding.slot.ours) == (True, "watch", False)
 
 
@@ -207,7 +211,10 @@ def test_a_file_of_an_ended_claim_whose_device_another_holds_by_now_goes():
 def test_a_static_partition_is_rebuilt_as_somebody_elses():
     static = {uuid(0): GpuNow(instances=(THERE,), profiles=PROFILES)}
     (repair,) = plan_repairs(facts(gpus=static, file=FILE, claims=HERE))
-    assert not repair.entry.holdings[0].slot.ours
+    assert isinstance(repair, Rebuild)
+    (holding,) = repair.entry.holdings
+    assert holding.slot is not None
+    assert not holding.slot.ours
 
 
 @pytest.mark.parametrize(
@@ -218,7 +225,9 @@ def test_a_static_partition_is_rebuilt_as_somebody_elses():
 def test_a_partition_that_was_placed_late_is_known_by_uuid_and_profile(there, found):
     late = CdiFile(devices={DeviceName("gpu-00000000-mig-1g10gb-n0"): "MIG-a"})
     repairs = plan_repairs(facts(there=[instance(*there, "MIG-a")], file=late))
-    assert [r.entry.holdings[0].slot.start for r in repairs] == ([there[1]] if found else [])
+    slots = [h.slot for r in repairs if isinstance(r, Rebuild) for h in r.entry.holdings]
+    assert len(slots) == len(repairs)
+    assert [s.start for s in slots if s is not None] == ([there[1]] if found else [])
 
 
 @pytest.mark.parametrize(

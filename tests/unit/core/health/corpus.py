@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from driver.core.health.kernel_log import Event, Forged, KernelLog, NotUnderstood, feed
-from driver.core.health.kernel_log_lines import DriverLine, FallenOff, GpuNamed
-from driver.core.health.kmsg import UnreadableRecord, parse_record
-from driver.core.health.sxid import SXid
-from driver.core.health.xid import Pid, Xid
+from driver.core.health.kernel.lines import DriverLine, FallenOff, GpuNamed
+from driver.core.health.kernel.log import Event, Forged, KernelLog, NotUnderstood, feed
+from driver.core.health.kernel.record import UnreadableRecord, parse_record
+from driver.core.health.kernel.sxid import SXid
+from driver.core.health.kernel.xid import Pid, Xid
 
 FOLDER = Path(__file__).parents[3] / "data" / "xid_corpus"
 NAMES = tuple(sorted(path.stem for path in FOLDER.glob("*.txt")))

@@ -2,10 +2,10 @@
 
 import pytest
 
-from driver.core.health.kernel_log import Forged, KernelLog, feed
-from driver.core.health.kernel_log_lines import FallenOff
-from driver.core.health.kmsg import KernelRecord, parse_record
-from driver.core.health.xid import Xid
+from driver.core.health.kernel.lines import FallenOff
+from driver.core.health.kernel.log import Forged, KernelLog, feed
+from driver.core.health.kernel.record import KernelRecord, parse_record
+from driver.core.health.kernel.xid import Xid
 from driver.core.snapshot import PciAddress
 from tests.unit.core.health.corpus import NAMES, described, entries, events, read
 

@@ -2,7 +2,12 @@
 
 import pytest
 
-from driver.core.health.kmsg import TEXT_LIMIT, KernelRecord, UnreadableRecord, parse_record
+from driver.core.health.kernel.record import (
+    TEXT_LIMIT,
+    KernelRecord,
+    UnreadableRecord,
+    parse_record,
+)
 
 
 def test_a_record_has_number_time_facility_level_and_text():

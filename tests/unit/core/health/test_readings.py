@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from driver.core.health.readings import (
+from driver.core.health.readings.node import GpuMemory, Memories, weigh_failure, weigh_node
+from driver.core.health.readings.over_time import History, Limits, weigh_times
+from driver.core.health.readings.state import weigh_states
+from driver.core.health.readings.values import (
     Clocks,
     Fabric,
     Failed,
@@ -22,9 +25,6 @@ from driver.core.health.readings import (
     Rows,
     Trouble,
 )
-from driver.core.health.readings_node import GpuMemory, Memories, weigh_failure, weigh_node
-from driver.core.health.readings_state import weigh_states
-from driver.core.health.readings_time import History, Limits, weigh_times
 from driver.core.health.signals import CannotTell, Fault, Need, ResetSeen, Signal, Well
 from driver.core.ids import GpuUuid
 from driver.core.snapshot import PciAddress

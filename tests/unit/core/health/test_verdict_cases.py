@@ -3,11 +3,11 @@
 import pytest
 
 from driver.config.catalogue import load_catalogue
-from driver.core.health.kernel_log_lines import GpuNamed
-from driver.core.health.nvlink import Nvlink5
+from driver.core.health.kernel.lines import GpuNamed
+from driver.core.health.kernel.nvlink import Nvlink5
+from driver.core.health.kernel.verdict import judge
+from driver.core.health.kernel.verdict_known import Known
 from driver.core.health.signals import Fault, Need, Scope, Source, Well
-from driver.core.health.verdict import judge
-from driver.core.health.verdict_known import Known
 from driver.core.ids import GpuUuid
 from driver.core.snapshot import PciAddress
 from tests.unit.core.health.corpus import events

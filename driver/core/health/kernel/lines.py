@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from driver.core.health.xid_address import BDF, address
+from driver.core.health.kernel.address import BDF, address
 from driver.core.ids import GpuUuid
 from driver.core.snapshot import PciAddress
 

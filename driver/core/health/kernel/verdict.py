@@ -16,11 +16,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from driver.core.health.kernel_log import Event, NotUnderstood
-from driver.core.health.kernel_log_lines import DriverLine, FallenOff
-from driver.core.health.signals import NODE, Need, Scope, Source
-from driver.core.health.sxid import SXid
-from driver.core.health.verdict_known import (
+from driver.core.health.kernel.lines import DriverLine, FallenOff
+from driver.core.health.kernel.log import Event, NotUnderstood
+from driver.core.health.kernel.sxid import SXid
+from driver.core.health.kernel.verdict_known import (
     NO_JUDGEMENT,
     TEXT_SHOWN,
     Judgement,
@@ -28,9 +27,10 @@ from driver.core.health.verdict_known import (
     on_node,
     unplaced,
 )
-from driver.core.health.verdict_lines import LINES, OF_ANY_DEVICE, sxid_need
-from driver.core.health.verdict_xid import judge_xid
-from driver.core.health.xid import Xid
+from driver.core.health.kernel.verdict_lines import LINES, OF_ANY_DEVICE, sxid_need
+from driver.core.health.kernel.verdict_xid import judge_xid
+from driver.core.health.kernel.xid import Xid
+from driver.core.health.signals import NODE, Need, Scope, Source
 
 OFF_THE_BUS: Final = 79
 

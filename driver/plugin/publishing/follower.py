@@ -17,7 +17,7 @@ from driver.core.ledger import Entry
 from driver.core.live import Foreign, live_state
 from driver.core.occupancy import NOTHING, Live
 from driver.core.reorder import was_choice, without
-from driver.plugin.allocations import Allocations, Moved
+from driver.plugin.publishing.allocations import Allocations, Moved
 
 
 class AllocationMetrics(Protocol):

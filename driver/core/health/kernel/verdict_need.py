@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from driver.core.health.catalogue import NEEDS, Catalogue, XidClass, XidRow
-from driver.core.health.nvlink import Nvlink4Verdict, Nvlink5
-from driver.core.health.nvlink_table import Outcome
+from driver.core.health.kernel.catalogue import NEEDS, Catalogue, XidClass, XidRow
+from driver.core.health.kernel.nvlink import Nvlink4Verdict, Nvlink5
+from driver.core.health.kernel.nvlink_table import Outcome
+from driver.core.health.kernel.xid import NVLINK4, Xid
 from driver.core.health.signals import Need
-from driver.core.health.xid import NVLINK4, Xid
 
 _OUTCOMES: Final[Mapping[Outcome, Need]] = {
     Outcome.IGNORE: Need.NOTHING,

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from driver.core.health.readings import Clocks, Failed, GpuReadings, MemoryUse, ModePair
-from driver.core.health.readings_state import Finding, cannot_tell, found
+from driver.core.health.readings.state import Finding, cannot_tell, found
+from driver.core.health.readings.values import Clocks, Failed, GpuReadings, MemoryUse, ModePair
 from driver.core.health.signals import CannotTell, Need, Scope, Signal, Source
 
 LINK_ERRORS_PER_SECOND: Final = 100.0

@@ -14,7 +14,7 @@ from api.resource.types import Pool, Slice
 from driver.core.diff import Delete, Put, Write, plan_writes
 from driver.core.errors import KubeNotFound
 from driver.observe.logs import Log
-from driver.plugin.publish_stored import StoredSlices
+from driver.plugin.publishing.stored import StoredSlices
 from driver.plugin.served import Served
 from driver.ports.kube import JsonObject, KubeApi
 from driver.ports.resources import NODES

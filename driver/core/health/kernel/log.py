@@ -17,7 +17,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from driver.core.health.kernel_log_lines import (
+from driver.core.health.kernel.address import BDF, address
+from driver.core.health.kernel.lines import (
     DriverLine,
     FallenOff,
     GpuNamed,
@@ -25,10 +26,9 @@ from driver.core.health.kernel_log_lines import (
     parse_driver_line,
     parse_neighbour,
 )
-from driver.core.health.kmsg import KERNEL, KernelRecord, UnreadableRecord
-from driver.core.health.sxid import SXid, parse_sxid
-from driver.core.health.xid import Xid, parse_xid
-from driver.core.health.xid_address import BDF, address
+from driver.core.health.kernel.record import KERNEL, KernelRecord, UnreadableRecord
+from driver.core.health.kernel.sxid import SXid, parse_sxid
+from driver.core.health.kernel.xid import Xid, parse_xid
 from driver.core.ids import GpuUuid
 from driver.core.snapshot import PciAddress
 

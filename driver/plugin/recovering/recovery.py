@@ -32,12 +32,12 @@ from driver.core.recovery import (
     repair_of,
 )
 from driver.observe.logs import Log
-from driver.plugin.gpu_locks import GpuLocks
 from driver.plugin.node import Hardware
-from driver.plugin.partitions import Partitions
-from driver.plugin.recover_claims import Answers, ClaimLookup
-from driver.plugin.recover_ends import HeardEnds
-from driver.plugin.recover_facts import FactFinder
+from driver.plugin.preparing.gpu_locks import GpuLocks
+from driver.plugin.preparing.partitions import Partitions
+from driver.plugin.recovering.ends import HeardEnds
+from driver.plugin.recovering.facts import FactFinder
+from driver.plugin.recovering.lookup import Answers, ClaimLookup
 from driver.plugin.supervise import Wakeup
 from driver.ports.events import Reason
 from driver.ports.nvml import MigLibrary

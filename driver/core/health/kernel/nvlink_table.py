@@ -5,8 +5,8 @@ four parts; the table is data, the search is here. Must not know where the rows 
 
 The key: code, sub-code and cause out of `intrInfo`, `errorStatus`. The sub-code is in bits 9 to 5
 before R575 and in bits 6 to 0 from there; the bit above it tells the two variants of those rows
-that have them. The cause is in bits 25 to 20. The unit's name must fit too, so that a line that does not belong to the
-branch we think of is not taken for another row.
+that have them. The cause is in bits 25 to 20. The unit's name must fit too, so that a line that
+does not belong to the branch we think of is not taken for another row.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from driver.core.health.nvlink import Nvlink5
+from driver.core.health.kernel.nvlink import Nvlink5
 
 _NEW_LAYOUT_FROM: Final = 575
 

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from driver.core.health.catalogue import Catalogue
+from driver.core.health.kernel.catalogue import Catalogue
+from driver.core.health.kernel.verdict_recovery import HAS_ACTION_FROM
 from driver.core.health.signals import NODE, Fault, Need, Signal, Source
-from driver.core.health.verdict_recovery import HAS_ACTION_FROM
 from driver.core.ids import GpuUuid
 from driver.core.snapshot import PciAddress
 

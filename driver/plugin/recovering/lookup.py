@@ -18,8 +18,8 @@ from driver.core.ledger import Entry
 from driver.core.recovery import devices_of
 from driver.core.recovery_rebuild import Asked, KnownClaim, known_claim
 from driver.observe.logs import Log
-from driver.plugin.allocations import DEVICES
 from driver.plugin.node import Identity
+from driver.plugin.publishing.allocations import DEVICES
 from driver.plugin.served import ServedVersion
 from driver.ports.kube import JsonObject, KubeApi
 

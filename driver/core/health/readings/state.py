@@ -12,7 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from driver.core.health.readings import (
+from driver.core.health.kernel.verdict_recovery import NAME as RECOVERY, recovery_faults
+from driver.core.health.readings.values import (
     Clocks,
     Fabric,
     Failed,
@@ -25,7 +26,6 @@ from driver.core.health.readings import (
     Rows,
 )
 from driver.core.health.signals import CannotTell, Fault, Need, Scope, Signal, Source, Well
-from driver.core.health.verdict_recovery import NAME as RECOVERY, recovery_faults
 from driver.core.ids import GpuUuid
 
 T = TypeVar("T")

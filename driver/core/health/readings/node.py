@@ -13,9 +13,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from driver.core.health.readings import Failed, GpuReadings, NodeReadings, Trouble
-from driver.core.health.readings_state import weigh_states
-from driver.core.health.readings_time import History, Limits, weigh_times
+from driver.core.health.kernel.verdict_recovery import NEEDS, RecoveryAction, recovery_action
+from driver.core.health.readings.over_time import History, Limits, weigh_times
+from driver.core.health.readings.state import weigh_states
+from driver.core.health.readings.values import Failed, GpuReadings, NodeReadings, Trouble
 from driver.core.health.signals import (
     NODE,
     CannotTell,
@@ -27,7 +28,6 @@ from driver.core.health.signals import (
     Source,
     Well,
 )
-from driver.core.health.verdict_recovery import NEEDS, RecoveryAction, recovery_action
 from driver.core.ids import GpuUuid
 
 NVML: Final = "nvml"

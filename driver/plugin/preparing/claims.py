@@ -24,14 +24,14 @@ from driver.core.inventory import Inventory
 from driver.core.ledger import Entry, answers
 from driver.core.recovery_rebuild import known_claim, named
 from driver.observe.logs import Log
-from driver.plugin.claim_reader import ClaimReader
-from driver.plugin.deadline import Deadline
-from driver.plugin.gpu_locks import GpuLocks
-from driver.plugin.handout import Handout
 from driver.plugin.node import Hardware, Identity
-from driver.plugin.partitions import Partitions
+from driver.plugin.preparing.claim_reader import ClaimReader
+from driver.plugin.preparing.deadline import Deadline
+from driver.plugin.preparing.gpu_locks import GpuLocks
+from driver.plugin.preparing.handout import Handout
+from driver.plugin.preparing.partitions import Partitions
+from driver.plugin.preparing.turns import Turns
 from driver.plugin.served import ServedVersion
-from driver.plugin.turns import Turns
 from driver.ports.kube import KubeApi
 from driver.ports.kubelet import (
     ClaimRef,

@@ -23,9 +23,9 @@ from driver.core.prepare import MakePartition, plan_steps
 from driver.core.recovery_rebuild import CdiFile, named_by
 from driver.core.snapshot import InstanceFacts
 from driver.observe.logs import Log
-from driver.plugin.deadline import Deadline
 from driver.plugin.node import Hardware, Identity
-from driver.plugin.partitions import Partitions, Unfinished, lost_entry
+from driver.plugin.preparing.deadline import Deadline
+from driver.plugin.preparing.partitions import Partitions, Unfinished, lost_entry
 from driver.ports.state import CdiStore, DriverRoot, Ledger, PartitionAt
 
 log = Log(__name__)

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from driver.core.health.kernel.verdict_recovery import recovery_faults
 from driver.core.health.signals import NODE, CannotTell, Fault, Need, Scope, Signal, Source, Well
-from driver.core.health.verdict_recovery import recovery_faults
 from driver.core.ids import GpuUuid
 
 DCGM: Final = "dcgm"

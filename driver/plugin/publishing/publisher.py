@@ -29,15 +29,15 @@ from driver.core.pools import kept_devices, offer
 from driver.core.reorder import settle
 from driver.core.rerank import MOST_BEHIND
 from driver.observe.logs import Log
-from driver.plugin.allocations import Allocations
 from driver.plugin.discover import Pauses
 from driver.plugin.node import Hardware, Identity
-from driver.plugin.publish_agenda import BURST, Agenda
-from driver.plugin.publish_counters import CounterSupport
-from driver.plugin.publish_follow import AllocationMetrics, Follower, InUse
-from driver.plugin.publish_stored import StoredSlices
-from driver.plugin.publish_taints import TaintProbe
-from driver.plugin.publish_writes import SliceWriter, WriteMetrics
+from driver.plugin.publishing.agenda import BURST, Agenda
+from driver.plugin.publishing.allocations import Allocations
+from driver.plugin.publishing.counters import CounterSupport
+from driver.plugin.publishing.follower import AllocationMetrics, Follower, InUse
+from driver.plugin.publishing.stored import StoredSlices
+from driver.plugin.publishing.taints import TaintProbe
+from driver.plugin.publishing.writes import SliceWriter, WriteMetrics
 from driver.plugin.served import Served, ServedVersion
 from driver.plugin.supervise import Wakeup
 from driver.ports.kube import Change, JsonObject, KubeApi, Reflector

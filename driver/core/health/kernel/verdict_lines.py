@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from driver.core.health.catalogue import SxidClass
-from driver.core.health.kernel_log_lines import Trouble
+from driver.core.health.kernel.catalogue import SxidClass
+from driver.core.health.kernel.lines import Trouble
 from driver.core.health.signals import Need
 
 LINES: Final[Mapping[Trouble, Need]] = {

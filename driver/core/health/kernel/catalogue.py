@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from driver.core.health.nvlink_table import Nvlink5Table
+from driver.core.health.kernel.nvlink_table import Nvlink5Table
 from driver.core.health.signals import Need
 
 

@@ -27,7 +27,7 @@ from driver.core.ledger import Entry, Made, Slot
 from driver.core.prepare import FindPartition, MakePartition, OpenPartition, Step, SwitchMode
 from driver.core.snapshot import InstanceFacts
 from driver.observe.logs import Log
-from driver.plugin.deadline import NEVER, Deadline
+from driver.plugin.preparing.deadline import NEVER, Deadline
 from driver.ports.nvml import MigLibrary
 
 log = Log(__name__)

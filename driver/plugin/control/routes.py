@@ -31,7 +31,7 @@ from driver.core.health.signals import Acknowledged
 from driver.core.ids import DeviceName, GpuUuid
 from driver.observe.bounded_http import Answer, Request, Routes
 from driver.observe.logs import Log
-from driver.plugin.control_status import Document, Facts, document
+from driver.plugin.control.status import Document, Facts, document
 from driver.plugin.release_window import ReleaseWindow
 
 log = Log(__name__)

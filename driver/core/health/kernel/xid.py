@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from driver.core.health.nvlink import Nvlink4, Nvlink5, parse_nvlink4, parse_nvlink5
-from driver.core.health.xid_address import BDF, address
+from driver.core.health.kernel.address import BDF, address
+from driver.core.health.kernel.nvlink import Nvlink4, Nvlink5, parse_nvlink4, parse_nvlink5
 from driver.core.snapshot import PciAddress
 
 _LINE: Final = re.compile(

@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from driver.core.health.xid_address import BDF, address
+from driver.core.health.kernel.address import BDF, address
 from driver.core.snapshot import PciAddress
 
 _LINE: Final = re.compile(

@@ -13,9 +13,9 @@ from driver.config.settings import PluginSettings
 from driver.core.ids import ClaimUID
 from driver.core.ledger import Entry
 from driver.observe.bounded_http import HttpServer, Routes
-from driver.plugin.control import Control
-from driver.plugin.control_socket import ControlSocket
-from driver.plugin.control_status import Facts, Release
+from driver.plugin.control.routes import Control
+from driver.plugin.control.socket import ControlSocket
+from driver.plugin.control.status import Facts, Release
 from driver.plugin.health.whole import Health
 from driver.plugin.leadership import Leadership
 from driver.plugin.node import Hardware, Identity

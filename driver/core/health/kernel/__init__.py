@@ -1,0 +1,1 @@
+"""What the kernel's log says of GPUs: records, messages, and what they mean."""

@@ -1,0 +1,1 @@
+"""Brings ledger, hardware, CDI files and claims together again after a crash."""
