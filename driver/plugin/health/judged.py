@@ -1,8 +1,9 @@
 """The judgement that is in force, for all who act on it: publisher, kubelet, preparation.
 
 Why it exists: a taint, a stream and a refusal that say different things would be worse than none,
-so all are made from one value here. Taints are held back to one change a second: a signal that
-flaps must not flood the API server. Those of new devices are not, for these must not be published
+so all are made from one value here. Taints are held back to one change a second on average: a
+signal that flaps must not flood the API server. What withholds more does not wait for what was put
+right just before it. Taints of new devices do not wait at all, for these must not be published
 without. Refusals and the stream are never held back.
 
 Must not know evidence, or how a judgement is made.
@@ -14,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from api.resource.types import Taint
+from api.resource.types import Taint, TaintEffect
 from driver.core.health.explain import explain, summary
 from driver.core.health.judge import READY, Judgement, Judgements, State
 from driver.core.health.taints import taints
@@ -33,11 +34,16 @@ _SHOWN = {
 }
 
 
+_SAVED = 2.0
+"""Changes of taints that may be saved up: one for bad news at any time, one for good."""
+_NOTHING = 1e-6
+
+
 class Judged:
     """Implements `driver.ports.kubelet.HealthFeed`. Safe for several threads.
 
-    `ending`: names of faults that end the pods of a device (NoExecute). `pace`: seconds between two
-    changes of taints.
+    `ending`: names of faults that end the pods of a device (NoExecute). `pace`: seconds that a
+    change of taints costs; two may be saved up, and good news waits until both are.
     """
 
     def __init__(
@@ -61,7 +67,7 @@ class Judged:
         self._feed: tuple[DeviceHealth, ...] = ()
         self._wanted: Taints = {}
         self._taints: Taints = {}
-        self._changed_at = float("-inf")
+        self._room, self._counted_at = _SAVED, clock()
         self._told: list[Callable[[], None]] = []
         self._on_taints: Callable[[], None] = lambda: None
 
@@ -102,7 +108,7 @@ class Judged:
             before, self._judgements = self._judgements, judgements
             same = judgements == before
             if judgements.devices.keys() != before.devices.keys():
-                self._changed_at = float("-inf")
+                self._room = _SAVED
             if not same:
                 self._feed = self._told_now(judgements)
                 self._wanted = self._tainted(judgements)
@@ -116,10 +122,13 @@ class Judged:
         with self._lock:
             if self._wanted == self._taints:
                 return None
-            rest = self._changed_at + self._pace - self._clock()
-            if rest > 0:
-                return rest
-            self._taints, self._changed_at = self._wanted, self._clock()
+            now = self._clock()
+            self._room += (now - self._counted_at) / self._pace
+            self._room, self._counted_at = min(self._room, _SAVED), now
+            needed = 1.0 if _withholds_more(self._wanted, self._taints) else _SAVED
+            if (short := needed - self._room) > _NOTHING:
+                return short * self._pace
+            self._taints, self._room = self._wanted, self._room - 1.0
         self._on_taints()
         return None
 
@@ -149,6 +158,15 @@ class Judged:
             since=since or judgement.since or self._wall(),
             message=_message(judgement),
         )
+
+
+def _withholds_more(wanted: Taints, published: Taints) -> bool:
+    """Whether a device is kept from claims for a reason that it was not kept for before."""
+    return any(
+        taint.effect is not TaintEffect.NONE and taint not in published.get(device, ())
+        for device, found in wanted.items()
+        for taint in found
+    )
 
 
 def _message(judgement: Judgement) -> str:

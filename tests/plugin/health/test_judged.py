@@ -33,8 +33,9 @@ def test_a_signal_that_flaps_changes_taints_once_a_second_and_the_last_state_sta
 def test_a_refusal_and_the_stream_are_never_held_back() -> None:
     shell = Shell()
     shell.custody.take(fault("one", Need.RESET, at=shell.now, on=TWO))
+    shell.custody.take(fault("two", Need.REBOOT, at=shell.now, on=TWO))
     shell.custody.take(fault(at=shell.now))
-    assert shell.taints() == {SECOND: ["one"]}
+    assert shell.taints() == {SECOND: ["two"]}
     assert "xid-79" in shell.judged.refusal([(FIRST, ONE)])
     states = {each.device: each.state for each in shell.judged.current()}
     assert states == {FIRST: DeviceState.UNHEALTHY, SECOND: DeviceState.UNHEALTHY}
@@ -111,3 +112,13 @@ def test_the_server_is_asked_once_and_only_where_it_matters() -> None:
     server.minor = 35
     assert [taints.taken(ENDS) for _ in range(3)] == [ENDS] * 3
     assert server.asked == 2
+
+
+def test_a_fault_does_not_wait_for_what_was_put_right_just_before_it() -> None:
+    shell = Shell()
+    shell.custody.take(fault("one", Need.PROBE, at=shell.now, on=TWO))
+    shell.wait(3.0)
+    shell.custody.take(ProbePassed(scope=Scope(gpu=TWO), at=shell.now))
+    assert shell.taints() == {}
+    shell.custody.take(fault(at=shell.now))
+    assert shell.taints() == {FIRST: ["xid-79"]}
