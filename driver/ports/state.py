@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from driver.core.cdi import DriverFiles, JsonValue
-from driver.core.ids import ClaimUID
+from driver.core.ids import ClaimUID, GpuUuid
 from driver.core.ledger import Entry, Made
 from driver.core.snapshot import GpuFacts
 
@@ -68,6 +68,15 @@ class PartitionAt:
 
     minor: int
     made: Made
+
+
+def partitions_of(entry: Entry, gpus: Mapping[GpuUuid, GpuFacts]) -> tuple[PartitionAt, ...]:
+    """Of a claim all whose GPUs are in `gpus`."""
+    return tuple(
+        PartitionAt(minor=gpus[h.gpu].minor, made=h.slot.made)
+        for h in entry.holdings
+        if h.slot is not None and h.slot.made is not None
+    )
 
 
 class DriverRoot(Protocol):

@@ -15,31 +15,26 @@ Must not know files; it is told a name only for messages.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from dataclasses import asdict
 from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from driver.core.errors import StateDamaged, StateTooNew
+from driver.core.errors import StateDamaged
 from driver.core.health.items import Cleared, Evidence, Item, Kind, Sighting, Sort
 from driver.core.health.signals import Acknowledged, Need, Scope, Source
 from driver.core.ids import GpuUuid
+from driver.state.sealed import Seal, first_of
 
 FORMAT: Final = "tessera-evidence"
 VERSION: Final = 1
+_SEAL: Final = Seal(
+    format=FORMAT,
+    version=VERSION,
+    what="evidence",
+    way_out="run the version that wrote it, or remove the file: then every GPU counts as well",
+)
 _CONFIG: Final = ConfigDict(strict=True, extra="ignore", frozen=True, allow_inf_nan=False)
-_LINES: Final = 3  # header, body, and nothing after the last end
-
-
-class _Header(BaseModel):
-    model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
-
-    format: str
-    version: int
-    sha256: str
-    node: str
 
 
 class _Scope(BaseModel):
@@ -153,55 +148,26 @@ _BODY: Final = TypeAdapter(_Body)
 
 
 def encode(evidence: Evidence, *, node: str) -> bytes:
-    body = _line(
+    return _SEAL.close(
         {
             "boot_id": evidence.boot_id,
             "clock": evidence.clock,
             "items": [_item(item) for item in evidence.items.values()],
             "cleared": [{**s._asdict(), **asdict(c)} for s, c in evidence.cleared.items()],
             "sightings": [{**s._asdict(), "at": at} for s, at in evidence.sightings.items()],
-        }
+        },
+        node=node,
     )
-    digest = hashlib.sha256(body).hexdigest()
-    header = {"format": FORMAT, "version": VERSION, "sha256": digest, "node": node}
-    return b"%b\n%b\n" % (_line(header), body)
 
 
 def decode(data: bytes, *, node: str, name: str) -> Evidence:
     """StateDamaged for what is not a whole file of ours, StateTooNew for a later version's."""
-    lines = data.split(b"\n")
-    if len(lines) != _LINES or lines[2]:
-        raise StateDamaged(f"{name}: not two whole lines ({len(data)} bytes)")
+    body = _SEAL.open(data, node=node, name=name)
     try:
-        header = _Header.model_validate_json(lines[0])
+        return _BODY.validate_json(body).value()
     except ValidationError as error:
-        raise StateDamaged(f"{name}: unreadable header: {_first(error)}") from error
-    if header.format != FORMAT or header.version < 1:
-        raise StateDamaged(f"{name}: not a {FORMAT} file")
-    if header.version > VERSION:
-        raise StateTooNew(
-            f"{name} has evidence version {header.version}, this Tessera reads up to {VERSION};"
-            " run the version that wrote it, or remove the file: then every GPU counts as well"
-        )
-    if hashlib.sha256(lines[1]).hexdigest() != header.sha256:
-        raise StateDamaged(f"{name}: the checksum does not match")
-    if header.node != node:
-        raise StateDamaged(f"{name}: written on node {header.node!r}, this is {node!r}")
-    try:
-        return _BODY.validate_json(lines[1]).value()
-    except ValidationError as error:
-        raise StateDamaged(f"{name}: {_first(error)}") from error
+        raise StateDamaged(f"{name}: {first_of(error)}") from error
 
 
 def _item(item: Item) -> dict[str, object]:
     return {**asdict(item), "proved": sorted(item.proved)}
-
-
-def _line(value: object) -> bytes:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
-
-
-def _first(error: ValidationError) -> str:
-    found = error.errors(include_url=False, include_input=False)[0]
-    where = ".".join(str(part) for part in found["loc"])
-    return f"{where}: {found['msg']}" if where else found["msg"]

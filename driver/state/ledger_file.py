@@ -14,28 +14,24 @@ Must not know files; it is told a name only for messages.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from dataclasses import asdict
 from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from driver.core.errors import StateDamaged, StateTooNew
+from driver.core.errors import StateDamaged
 from driver.core.ids import CdiId, ClaimUID, DeviceName, GpuUuid, PoolName
 from driver.core.ledger import Entry, Holding, Made, Phase, Slot
+from driver.state.sealed import Seal, first_of
 
 FORMAT: Final = "tessera-ledger"
 VERSION: Final = 1
-
-
-class _Header(BaseModel):
-    model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
-
-    format: str
-    version: int
-    sha256: str
-    node: str
+_SEAL: Final = Seal(
+    format=FORMAT,
+    version=VERSION,
+    what="ledger",
+    way_out="run the version that wrote it, or drain the node and remove the file",
+)
 
 
 class _Made(BaseModel):
@@ -112,48 +108,13 @@ class _Body(BaseModel):
 
 
 def encode(entry: Entry, *, node: str) -> bytes:
-    body = _line(asdict(entry))
-    digest = hashlib.sha256(body).hexdigest()
-    header = {"format": FORMAT, "version": VERSION, "sha256": digest, "node": node}
-    return b"%b\n%b\n" % (_line(header), body)
+    return _SEAL.close(asdict(entry), node=node)
 
 
 def decode(data: bytes, *, node: str, name: str) -> Entry:
     """StateDamaged for what is not a whole file of ours, StateTooNew for a later version's."""
-    lines = data.split(b"\n")
-    if len(lines) != 3 or lines[2]:  # noqa: PLR2004 - header, body, and nothing after the last end
-        raise StateDamaged(f"{name}: not two whole lines ({len(data)} bytes)")
-    header = _header(lines[0], name)
-    if header.version > VERSION:
-        raise StateTooNew(
-            f"{name} has ledger version {header.version}, this Tessera reads up to {VERSION};"
-            " run the version that wrote it, or drain the node and remove the file"
-        )
-    if hashlib.sha256(lines[1]).hexdigest() != header.sha256:
-        raise StateDamaged(f"{name}: the checksum does not match")
-    if header.node != node:
-        raise StateDamaged(f"{name}: written on node {header.node!r}, this is {node!r}")
+    body = _SEAL.open(data, node=node, name=name)
     try:
-        return _Body.model_validate_json(lines[1]).value()
+        return _Body.model_validate_json(body).value()
     except ValidationError as error:
-        raise StateDamaged(f"{name}: {_first(error)}") from error
-
-
-def _header(line: bytes, name: str) -> _Header:
-    try:
-        header = _Header.model_validate_json(line)
-    except ValidationError as error:
-        raise StateDamaged(f"{name}: unreadable header: {_first(error)}") from error
-    if header.format != FORMAT or header.version < 1:
-        raise StateDamaged(f"{name}: not a {FORMAT} file")
-    return header
-
-
-def _line(value: object) -> bytes:
-    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
-
-
-def _first(error: ValidationError) -> str:
-    found = error.errors(include_url=False, include_input=False)[0]
-    where = ".".join(str(part) for part in found["loc"])
-    return f"{where}: {found['msg']}" if where else found["msg"]
+        raise StateDamaged(f"{name}: {first_of(error)}") from error

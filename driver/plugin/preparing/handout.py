@@ -26,7 +26,7 @@ from driver.observe.logs import Log
 from driver.plugin.node import Hardware, Identity
 from driver.plugin.preparing.deadline import Deadline
 from driver.plugin.preparing.partitions import Partitions, Unfinished, lost_entry
-from driver.ports.state import CdiStore, DriverRoot, Ledger, PartitionAt
+from driver.ports.state import CdiStore, DriverRoot, Ledger, partitions_of
 
 log = Log(__name__)
 
@@ -169,11 +169,7 @@ class Handout:
                 " see the plugin's log and nvidia-smi"
             )
         gpus = {uuid: inventory.gpus[uuid] for uuid in entry.gpus}
-        partitions = tuple(
-            PartitionAt(minor=gpus[h.gpu].minor, made=h.slot.made)
-            for h in entry.holdings
-            if h.slot is not None and h.slot.made is not None
-        )
+        partitions = partitions_of(entry, gpus)
         files = self._driver_root.files(tuple(gpus.values()), partitions)
         return self._cdi.ensure(entry.uid, build_spec(entry, files))
 

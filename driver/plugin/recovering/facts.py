@@ -19,7 +19,7 @@ from driver.core.snapshot import GpuFacts
 from driver.observe.logs import Log
 from driver.plugin.node import Hardware, Identity
 from driver.ports.nvml import MigLibrary
-from driver.ports.state import CdiStore, DriverRoot, Ledger, PartitionAt
+from driver.ports.state import CdiStore, DriverRoot, Ledger, partitions_of
 
 log = Log(__name__)
 
@@ -101,11 +101,7 @@ class FactFinder:
         if inventory is None or any(gpu not in inventory.gpus for gpu in entry.gpus):
             return None
         gpus = inventory.gpus
-        partitions = tuple(
-            PartitionAt(minor=gpus[h.gpu].minor, made=h.slot.made)
-            for h in entry.holdings
-            if h.slot is not None and h.slot.made is not None
-        )
+        partitions = partitions_of(entry, gpus)
         try:
             files = self._driver_root.files(tuple(gpus[g] for g in entry.gpus), partitions)
         except StateError as error:
