@@ -132,7 +132,9 @@ class Testbed:
         return one_generation and all(p["resourceSliceCount"] == len(pools) for p in pools)
 
     def slices(self) -> list[dict[str, Any]]:
-        return self.api.cluster.list("resourceslices")[0]
+        """The plugin's."""
+        found = self.api.cluster.list("resourceslices")[0]
+        return [each for each in found if each["spec"]["driver"] == DRIVER]
 
     def claim(self, name: str, *, count: int = 1, profile: str = "") -> Claim:
         """Make a claim and allocate it; Unschedulable where nothing is free."""
