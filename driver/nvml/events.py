@@ -171,6 +171,7 @@ class NvmlEvents:
             self._sink(recovery_faults(event.data, branch, gpu=event.gpu, at=at))
         elif event.kind == _MIG_CHANGED:
             self._on_mig_change()
+            return  # it says nothing of health
         elif event.kind in _FAULTS:
             self._sink(_fault(event, scope, at))
         self._look_soon()

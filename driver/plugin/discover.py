@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import Final, Protocol
 
 from driver.core.boards import check_binding
 from driver.core.choices import Choices
@@ -26,6 +26,9 @@ from driver.plugin.supervise import Wakeup
 from driver.ports.nvml import GpuLibrary
 
 log = Log(__name__)
+
+_MOMENTS: Final = 2.0
+"""Seconds from a change of partitions to the look that finds whose it was."""
 
 
 class Pauses(Protocol):
@@ -75,6 +78,8 @@ class Discovery:
         self._idle = idle
         self._clock = clock
         self._lost: tuple[str, ...] = ()
+        self._at_once = False
+        self._asked_for: float | None = None
 
     def run(self, stop: threading.Event) -> None:
         while not stop.is_set():
@@ -83,16 +88,28 @@ class Discovery:
 
     def again(self) -> None:
         """What the ledger explains is another than it was: look at once."""
+        self._at_once = True
         self._wakeup.wake()
+
+    def cut(self) -> None:
+        """A GPU was cut up or put together, mostly by us, which the ledger explains: one look for
+        many of them, and none in the middle of a preparation.
+        """
+        if self._asked_for is None:
+            self._asked_for = self._clock() + _MOMENTS
+            self._wakeup.wake()
 
     def _pause(self, seconds: float, stop: threading.Event) -> None:
         """Until the next look is due, or somebody wants one. NVML is let go of meanwhile."""
         due = self._clock() + seconds
-        while not stop.is_set() and (rest := due - self._clock()) > 0:
+        while not stop.is_set() and not self._at_once:
+            at = due if self._asked_for is None else min(due, self._asked_for)
+            if (rest := at - self._clock()) <= 0:
+                break
             if self._idle:
                 rest = min(rest, self._library.close_idle(self._idle))
-            if self._wakeup.wait(rest):
-                return
+            self._wakeup.wait(rest)
+        self._at_once, self._asked_for = False, None
 
     def look(self) -> float:
         """One reading; seconds until the next one is due."""

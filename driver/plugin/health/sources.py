@@ -62,7 +62,7 @@ def build_sources(
         on_xid=kernel.xid,
         alarm=supervisor.wakeup(),
         look_soon=polling.wake,
-        on_mig_change=node.discovery.again,
+        on_mig_change=node.discovery.cut,
         hang_after=settings.nvml_hang_seconds,
     )
     for look in (node.discovery.again, poll.look_soon, events.remake):
