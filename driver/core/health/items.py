@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from driver.core.devices import EVERY_SLOT
-from driver.core.health.signals import FAMILIES, Acknowledged, Family, Need, Scope, Source
+from driver.core.health.signals import FAMILIES, STRENGTH, Acknowledged, Family, Need, Scope, Source
 from driver.core.ids import GpuUuid
 
 DAMAGED: Final = "evidence-damaged"
@@ -25,21 +25,16 @@ TOO_MANY: Final = "too-many-faults"
 RELEASED: Final = "nvml-released"
 """We let go of NVML ourselves, for as long as somebody asked for."""
 RECOVERY: Final = "recovery-action"
+"""One name for all of them: the driver has one action at a time, and "none" ends it."""
 RESET_MARKS: Final = frozenset({RECOVERY, "gpu-lost", "gpu-missing", "reset-required"})
 """States of a GPU that go with a reset alone: that one is in order again proves a reset."""
 EVENTS: Final = frozenset({Source.KERNEL, Source.EVENTS})
 """These tell of a moment and cannot be asked again; the other sources look at a state."""
 
-_STRENGTH: Final = {need: at for at, need in enumerate(Need)}
-
-
-def stronger(a: Need, b: Need) -> Need:
-    return max(a, b, key=_STRENGTH.__getitem__)
-
 
 def is_hard(need: Need) -> bool:
     """No new claim may have the device, and preparing one that has it already is refused."""
-    return _STRENGTH[need] >= _STRENGTH[Need.RESET]
+    return STRENGTH[need] >= STRENGTH[Need.RESET]
 
 
 class Kind(StrEnum):

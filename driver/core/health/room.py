@@ -24,9 +24,8 @@ from driver.core.health.items import (
     Sign,
     Sort,
     is_hard,
-    stronger,
 )
-from driver.core.health.signals import Need, Scope
+from driver.core.health.signals import Need, Scope, stronger
 from driver.core.ids import GpuUuid
 
 DAY: Final = 86400.0

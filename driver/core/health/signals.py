@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from driver.core.ids import GpuUuid
 
@@ -55,6 +56,14 @@ class Need(StrEnum):
     REBOOT = "reboot"
     OPERATOR = "operator"
     """A human decides, usually about replacing the board."""
+
+
+STRENGTH: Final = {need: at for at, need in enumerate(Need)}
+"""From nothing to most."""
+
+
+def stronger(one: Need, other: Need) -> Need:
+    return max(one, other, key=STRENGTH.__getitem__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Final, Protocol
 
 from driver.core.health.items import RECOVERY, is_hard
-from driver.core.health.kernel.catalogue import STRENGTH, Catalogue
+from driver.core.health.kernel.catalogue import Catalogue
 from driver.core.health.kernel.log import Event, Forged, KernelLog, NotUnderstood, feed
 from driver.core.health.kernel.record import KERNEL, UnreadableRecord, parse_record
 from driver.core.health.kernel.verdict import judge
@@ -24,7 +24,7 @@ from driver.core.health.kernel.verdict_known import Judgement, Known
 from driver.core.health.kernel.verdict_xid import judge_xid
 from driver.core.health.kernel.xid import Xid
 from driver.core.health.readings.values import GpuReadings, NodeReadings
-from driver.core.health.signals import Fault, Need, Overruled, Signal, Source
+from driver.core.health.signals import STRENGTH, Fault, Need, Overruled, Signal, Source
 from driver.core.ids import GpuUuid
 from driver.core.inventory import Inventory
 from driver.core.snapshot import PciAddress
@@ -247,4 +247,4 @@ def _settled(signals: Iterable[Signal], at: float) -> list[Signal]:
 def _need(signals: Iterable[Signal]) -> Need:
     """The strongest; what is no fault is news of a device that is told as such."""
     needs = [s.need if isinstance(s, Fault) else Need.PROBE for s in signals]
-    return max(needs, key=STRENGTH.index, default=Need.NOTHING)
+    return max(needs, key=STRENGTH.__getitem__, default=Need.NOTHING)

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from driver.core.health.items import Identity
 from driver.core.ids import ClaimUID, GpuUuid
 from driver.core.inventory import Inventory
-from driver.core.ledger import Entry
+from driver.core.ledger import Entry, Holding
 from driver.core.snapshot import PciAddress
 from driver.plugin.node import Hardware
 
@@ -76,21 +76,17 @@ class Places:
 
     def held(self) -> frozenset[str]:
         """UUIDs of the GPUs and partitions that claims of this boot have."""
-        return frozenset(
-            holding.uuid
-            for entry in self._entries().values()
-            if entry.boot_id == self._boot_id
-            for holding in entry.holdings
-        )
+        return frozenset(holding.uuid for holding in self._holdings())
 
     def holds(self, gpu: GpuUuid) -> bool:
         """Whether a claim of this boot has the GPU, or a part of it."""
-        return any(
-            holding.gpu == gpu
-            for entry in self._entries().values()
-            if entry.boot_id == self._boot_id
-            for holding in entry.holdings
-        )
+        return any(holding.gpu == gpu for holding in self._holdings())
+
+    def _holdings(self) -> Iterator[Holding]:
+        """Of claims of this boot."""
+        for entry in self._entries().values():
+            if entry.boot_id == self._boot_id:
+                yield from entry.holdings
 
     def _current(self) -> list[tuple[Place, int]]:
         found: list[tuple[Place, int]] = []
@@ -105,9 +101,7 @@ class Places:
             ]
         found += [
             ((holding.gpu, holding.slot.made.instance), holding.slot.mask)
-            for entry in self._entries().values()
-            if entry.boot_id == self._boot_id
-            for holding in entry.holdings
+            for holding in self._holdings()
             if holding.slot is not None and holding.slot.made is not None
         ]
         return found

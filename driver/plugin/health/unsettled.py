@@ -15,11 +15,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from driver.core.health.kernel.catalogue import stronger
 from driver.core.health.kernel.log import Event
 from driver.core.health.kernel.verdict_known import REASK_SECONDS
 from driver.core.health.kernel.xid import Xid
-from driver.core.health.signals import Need, Source
+from driver.core.health.signals import Need, Source, stronger
 from driver.core.ids import GpuUuid
 
 ASKS: Final = (0.3, 1.0, 2.5, REASK_SECONDS)

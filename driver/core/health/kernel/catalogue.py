@@ -48,13 +48,6 @@ NEEDS: Final[Mapping[XidClass, Need]] = {
 }
 """What stands until more is known; for the text-driven classes, what stands without that text."""
 
-STRENGTH: Final = tuple(Need)
-"""From nothing to most."""
-
-
-def stronger(one: Need, other: Need) -> Need:
-    return max(one, other, key=STRENGTH.index)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class XidRow:

@@ -14,11 +14,9 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
+from driver.core.health.items import RECOVERY
 from driver.core.health.signals import Fault, Need, Scope, Source, Well
 from driver.core.ids import GpuUuid
-
-NAME: Final = "recovery-action"
-"""One name for all of them: the driver has one action at a time, and "none" ends it."""
 
 HAS_ACTION_FROM: Final = 565
 _IMEX_FROM: Final = 595
@@ -98,6 +96,8 @@ def recovery_faults(
     action = recovery_action(value, branch, name)
     scope = Scope(gpu=gpu)
     if action is RecoveryAction.NONE:
-        return Well(source=source, scope=scope, name=NAME, at=at)
+        return Well(source=source, scope=scope, name=RECOVERY, at=at)
     detail = f"the driver asks for: {action} ({value})"
-    return Fault(source=source, scope=scope, name=NAME, need=NEEDS[action], at=at, detail=detail)
+    return Fault(
+        source=source, scope=scope, name=RECOVERY, need=NEEDS[action], at=at, detail=detail
+    )

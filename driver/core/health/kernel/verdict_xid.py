@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from driver.core.health.kernel.catalogue import XidClass, XidRow, stronger
+from driver.core.health.items import RECOVERY
+from driver.core.health.kernel.catalogue import XidClass, XidRow
 from driver.core.health.kernel.verdict_known import TEXT_SHOWN, Judgement, Known, on_node, unplaced
 from driver.core.health.kernel.verdict_need import catalogue_need
 from driver.core.health.kernel.verdict_recovery import (
-    NAME as RECOVERY,
     NEEDS as ACTION_NEEDS,
     RecoveryAction,
     recovery_action,
     recovery_faults,
 )
 from driver.core.health.kernel.xid import PAGE_FAULT, Pid, Xid
-from driver.core.health.signals import Fault, Need, Scope, Signal, Source, Well
+from driver.core.health.signals import Fault, Need, Scope, Signal, Source, Well, stronger
 from driver.core.ids import GpuUuid
 
 

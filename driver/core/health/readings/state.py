@@ -12,7 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from driver.core.health.kernel.verdict_recovery import NAME as RECOVERY, recovery_faults
+from driver.core.health.items import RECOVERY
+from driver.core.health.kernel.verdict_recovery import recovery_faults
 from driver.core.health.readings.values import (
     Clocks,
     Fabric,

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from driver.config.catalogue import load_catalogue
-from driver.core.health.kernel.catalogue import XidClass, stronger
+from driver.core.health.kernel.catalogue import XidClass
 from driver.core.health.kernel.lines import Trouble
 from driver.core.health.kernel.record import UnreadableRecord
 from driver.core.health.kernel.verdict import judge
@@ -14,7 +14,7 @@ from driver.core.health.kernel.verdict_lines import LINES
 from driver.core.health.kernel.verdict_recovery import branch_of, recovery_action, recovery_faults
 from driver.core.health.kernel.verdict_xid import judge_xid
 from driver.core.health.kernel.xid import Xid
-from driver.core.health.signals import NODE, Fault, Need, Scope, Source, Well
+from driver.core.health.signals import NODE, Fault, Need, Scope, Source, Well, stronger
 from driver.core.ids import GpuUuid
 from driver.core.snapshot import PciAddress
 from tests.unit.core.health.corpus import events
