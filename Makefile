@@ -52,6 +52,7 @@ image: setup ## Build the image and load it into the cluster's nodes
 
 e2e: cluster image ## End-to-end tests on the kind cluster, which stays up
 	$(KIND) exec -- $(BIN)/pytest -q tests/chart
+	$(KIND) exec -- bash -c 'TESSERA_TEST_KUBECONFIG=$$KUBECONFIG exec $(BIN)/pytest -q -k real tests/kube/test_contract.py tests/kube/test_fake_validation.py'
 	$(KIND) exec -- $(BIN)/pytest -q -m e2e --durations=10 tests/e2e tests/kind
 
 demo: setup ## The whole path in one process tree, no cluster needed: two simulated H100
