@@ -1,11 +1,10 @@
-"""Taints as this cluster's server can be given them.
+"""Whether a fault may end pods on this cluster's server.
 
-Why it exists: servers before 1.35 do not know the effect None, and refuse a whole slice for it. And
-those of 1.33 and 1.34 (until 1.34.2) also end pods that tolerate NoExecute, among them our own
-(kubernetes/kubernetes#134434). Which patch a server has is not told reliably, so before 1.35 faults
-keep new pods away and no more, and a degraded device has no taint.
+Why it exists: servers of 1.33 and 1.34 (until 1.34.2) also end pods that tolerate NoExecute, among
+them our own (kubernetes/kubernetes#134434). Which patch a server has is not told reliably, so
+before 1.35 faults keep new pods away and no more.
 
-Must not know devices or faults.
+Must not know devices or faults, nor what a server stores of taints; `driver.core.expressible` does.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from driver.ports.kube import ServerVersion
 
 log = Log(__name__)
 
-_KNOWS_ALL: Final = (1, 35)
+_SPARES_TOLERANT: Final = (1, 35)
 
 Taints = Mapping[DeviceName, tuple[Taint, ...]]
 
@@ -32,41 +31,36 @@ class Versioned(Protocol):
 
 
 class ServerTaints:
-    """Asks the server once, when there is a taint that not every server takes."""
+    """Asks the server once, when there is a taint that ends pods."""
 
     def __init__(self, api: Versioned) -> None:
         self._api = api
-        self._takes_all: bool | None = None
-        self._told = False
+        self._spares: bool | None = None
 
     def taken(self, taints: Taints) -> Taints:
         """As they may be published here."""
-        effects = {taint.effect for each in taints.values() for taint in each}
-        if effects <= {TaintEffect.NO_SCHEDULE} or self._asked(effects):
+        ending = any(t.effect is TaintEffect.NO_EXECUTE for each in taints.values() for t in each)
+        if not ending or self._spares_tolerant():
             return taints
-        plain = {name: _plain(each) for name, each in taints.items()}
-        return {name: each for name, each in plain.items() if each}
+        return {name: tuple(map(_sparing, each)) for name, each in taints.items()}
 
-    def _asked(self, effects: set[TaintEffect]) -> bool:
-        if self._takes_all is None:
+    def _spares_tolerant(self) -> bool:
+        if self._spares is None:
             try:
                 version = self._api.server_version()
             except KubeError as error:
                 log.info("the server's version is not known yet", reason=str(error))
                 return False
-            self._takes_all = (version.major, version.minor) >= _KNOWS_ALL
-        if not self._takes_all and not self._told and TaintEffect.NO_EXECUTE in effects:
-            self._told = True
-            log.error(
-                "no_execute_faults is not followed: this server may end pods that tolerate it"
-                " (kubernetes/kubernetes#134434); needs Kubernetes 1.35"
-            )
-        return self._takes_all
+            self._spares = (version.major, version.minor) >= _SPARES_TOLERANT
+            if not self._spares:
+                log.error(
+                    "no_execute_faults is not followed: this server may end pods that tolerate it"
+                    " (kubernetes/kubernetes#134434); needs Kubernetes 1.35"
+                )
+        return self._spares
 
 
-def _plain(taints: tuple[Taint, ...]) -> tuple[Taint, ...]:
-    return tuple(
-        replace(taint, effect=TaintEffect.NO_SCHEDULE)
-        for taint in taints
-        if taint.effect is not TaintEffect.NONE
-    )
+def _sparing(taint: Taint) -> Taint:
+    if taint.effect is not TaintEffect.NO_EXECUTE:
+        return taint
+    return replace(taint, effect=TaintEffect.NO_SCHEDULE)

@@ -96,11 +96,12 @@ def test_k1_pods_are_ended_only_where_the_server_spares_those_that_tolerate_it()
     assert ServerTaints(Server(35)).taken(ENDS) == ENDS
 
 
-def test_an_effect_that_the_server_does_not_know_is_left_out_so_that_the_slice_is_taken() -> None:
+def test_a_taint_that_ends_no_pod_is_the_same_at_every_server() -> None:
     shown = Taint(key="k", value="v", effect=TaintEffect.NONE)
-    both = {DeviceName("d"): (*KEEPS[DeviceName("d")], shown), DeviceName("e"): (shown,)}
-    assert ServerTaints(Server(34)).taken(both) == KEEPS
-    assert ServerTaints(Server(35)).taken(both) is both
+    beside = {DeviceName("d"): (*ENDS[DeviceName("d")], shown), DeviceName("e"): (shown,)}
+    kept = {DeviceName("d"): (*KEEPS[DeviceName("d")], shown), DeviceName("e"): (shown,)}
+    assert ServerTaints(Server(34)).taken(beside) == kept
+    assert ServerTaints(Server(34)).taken(kept) is kept
 
 
 def test_the_server_is_asked_once_and_only_where_it_matters() -> None:
