@@ -61,7 +61,7 @@ demo: setup ## The whole path in one process tree, no cluster needed: two simula
 kind-demo: cluster image ## The same story on the kind cluster
 	$(KIND) exec -- $(BIN)/python -m hack.demo.kind
 
-test-gpu: setup ## Read-only tests on this machine's GPUs
+test-gpu: setup ## Tests on this machine's idle GPUs: all is read, and each runs the probe
 	$(BIN)/pytest -q -m gpu tests/gpu
 
 bench: setup ## Start, prepare and memory of the plugin, beside their floors

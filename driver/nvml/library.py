@@ -10,7 +10,7 @@ from typing import Final
 
 import pynvml
 
-from driver.core import rooted
+from driver import rooted
 from driver.core.errors import LibraryMissing
 from driver.core.snapshot import NodeSnapshot
 from driver.nvml.boards import Boards
@@ -71,17 +71,9 @@ class NvmlLibrary:
 
 def find_library(root: Path) -> Path:
     """The library below a driver root. LibraryMissing names every folder that was searched."""
-
-    def read_link(folder: str, name: str) -> str | None:
-        path = root / folder / name
-        return str(path.readlink()) if path.is_symlink() else "" if path.exists() else None
-
-    found = rooted.find_library(_SONAME, read_link)
-    if found is not None:
-        return root / found
-    raise LibraryMissing(
-        f"{_SONAME} is in none of {', '.join(rooted.LIBRARY_FOLDERS)} below {root}; install the"
-        " NVIDIA driver there, or set driver_root or nvml_library",
-        call="dlopen",
-        code=pynvml.NVML_ERROR_LIBRARY_NOT_FOUND,
-    )
+    try:
+        return rooted.find_library(root, _SONAME)
+    except rooted.NotInDriverRoot as error:
+        raise LibraryMissing(
+            f"{error} or nvml_library", call="dlopen", code=pynvml.NVML_ERROR_LIBRARY_NOT_FOUND
+        ) from error

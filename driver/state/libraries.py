@@ -24,7 +24,7 @@ from typing import Final
 
 from driver.core.cdi import Mount
 from driver.core.rooted import LIBRARY_FOLDERS
-from driver.state.rooted import RootedReader, Stamp, stamp
+from driver.rooted import RootedReader, Stamp, stamp
 
 _LIBRARY: Final = re.compile(
     r"(?:"

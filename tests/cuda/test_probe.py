@@ -25,9 +25,10 @@ from driver.core.health.probe import (
 )
 from driver.core.health.signals import Scope
 from driver.core.ids import GpuUuid
-from driver.cuda.locate import CudaMissing, find_library
+from driver.cuda.locate import find_library
 from driver.cuda.prober import Prober
 from driver.cuda.process import ChildProcess
+from driver.rooted import NotInDriverRoot
 from hack.simcuda.build import library_path
 from hack.simcuda.testing import FOR_EVER_MS, RULE_CORRUPT
 from hack.simnvml import driverroot
@@ -161,7 +162,7 @@ def test_a_library_that_cannot_be_used_is_named(node, tmp_path) -> None:
 
 
 def test_the_library_of_a_driver_root_is_found_and_follows_the_driver(node, tmp_path) -> None:
-    with pytest.raises(CudaMissing):
+    with pytest.raises(NotInDriverRoot):
         find_library(tmp_path)
     driverroot.render(node.machine, tmp_path, nodes=False, ahead=False)
     prober = Prober(library=lambda: find_library(tmp_path))

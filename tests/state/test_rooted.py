@@ -1,6 +1,6 @@
 import pytest
 
-from driver.state.rooted import RootedReader
+from driver.rooted import RootedReader
 
 
 @pytest.fixture

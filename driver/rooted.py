@@ -1,6 +1,7 @@
 """Paths inside a driver root, read from the file system; `core/rooted.py` follows their links.
 
-Must not know what the files are.
+Why it is below the adapters: the ones for NVML, CUDA and containers' files all look there. Must not
+know what the files are.
 """
 
 from __future__ import annotations
@@ -10,9 +11,14 @@ import stat
 from pathlib import Path
 
 from driver.core import rooted
+from driver.core.errors import TesseraError
 
 Stamp = tuple[int, int, int]
 """(device, inode, mtime in ns) of a folder: another one means that its entries may differ."""
+
+
+class NotInDriverRoot(TesseraError):
+    """Names every folder that was searched."""
 
 
 class RootedReader:
@@ -28,6 +34,10 @@ class RootedReader:
         None where it does not exist, or is a loop.
         """
         return rooted.resolve(path, self._read_link)
+
+    def library(self, soname: str) -> str | None:
+        """The file of that name in the first folder that has it, as `resolve` says it."""
+        return rooted.find_library(soname, self._read_link)
 
     def real(self, path: str) -> str:
         """Where the system finds it."""
@@ -56,6 +66,18 @@ class RootedReader:
             found = stamp(self.real(folder))
             if found is not None:
                 self.folders[folder] = found
+
+
+def find_library(root: Path, soname: str) -> Path:
+    """Looked for anew at each call: the driver may be installed, or updated, at any time."""
+    reader = RootedReader(root)
+    found = reader.library(soname)
+    if found is None:
+        raise NotInDriverRoot(
+            f"{soname} is in none of {', '.join(rooted.LIBRARY_FOLDERS)} below {root}; install the"
+            " NVIDIA driver there, or set driver_root"
+        )
+    return Path(reader.real(found))
 
 
 def stamp(folder: str) -> Stamp | None:
