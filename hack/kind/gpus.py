@@ -15,7 +15,8 @@ from typing import Final
 from hack.kind import cache
 from hack.kind.paths import State
 from hack.kind.shell import Failure
-from hack.simnvml import driverroot, kmsg
+from hack.simcuda import build as simcuda
+from hack.simnvml import build as simnvml, driverroot, kmsg
 from hack.simnvml.kit import Machine
 from hack.simnvml.presets import preset
 
@@ -46,8 +47,8 @@ class NodeGpus:
 
 def key(chosen: str) -> str:
     """Changes with anything that decides how a machine looks or is laid out in memory."""
-    sources = Path(driverroot.__file__).parent
-    files = [p for pattern in PATTERNS for p in sources.glob(pattern)]
+    folders = (simnvml.HERE, simcuda.HERE)
+    files = [p for folder in folders for pattern in PATTERNS for p in folder.glob(pattern)]
     return cache.key(chosen, files=files)
 
 

@@ -23,8 +23,10 @@ FLAGS: Final = (
     "-pthread",
     "-fvisibility=hidden",
     f"-Wl,-soname,{LIBRARY}",
-    "-Wl,-Bsymbolic",  # the simulated NVML may be loaded beside it, with the same state.c
+    "-Wl,-Bsymbolic",  # the simulated NVML may be loaded beside it, with the same MACHINE
 )
+MACHINE: Final = ("calls.c", "state.c")
+"""Of the simulated NVML: what both libraries are made of."""
 
 
 def library_path() -> Path:
@@ -56,7 +58,7 @@ def build(out_dir: Path | None = None) -> Path:
 
 
 def _sources() -> list[Path]:
-    return [*sorted((HERE / "lib").glob("*.c")), SIMNVML / "lib" / "state.c"]
+    return [*sorted((HERE / "lib").glob("*.c")), *(SIMNVML / "lib" / name for name in MACHINE)]
 
 
 def _fingerprint() -> str:

@@ -9,9 +9,6 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-/* A rule with this code lets the call pass and spoils what it computes: silent corruption. */
-enum { RULE_CORRUPT = -2 };
-
 enum { MAX_CONTEXT = 64, MAX_ALLOCATION = 4096, MAX_MODULE = 64, MAX_FUNCTION = 256 };
 
 /* One CUDA device: a GPU, or with `mig` one compute instance of it. */

@@ -1,9 +1,8 @@
-/* The gate of every call: is the library up, who is asked, what is counted, which fault applies. */
+/* The gate of every call: is the library up, who is asked, does it answer. */
 #define _GNU_SOURCE
 #include "call.h"
+#include "calls.h"
 #include <fnmatch.h>
-#include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
 Nvml nvml;
@@ -18,26 +17,6 @@ static void unlock_both(Machine *m)
 {
     machine_unlock(m);
     pthread_mutex_unlock(&process_mutex);
-}
-
-static void announce(State *s)
-{
-    __atomic_add_fetch(&s->activity, 1, __ATOMIC_RELEASE);
-    if (s->activity_waiters)
-        futex_wake(&s->activity);
-}
-
-static u32 count_call(State *s, const char *symbol, u32 *hint)
-{
-    u32 i = *hint;
-    if (i >= MAX_SYMBOL || strcmp(s->symbol[i].name, symbol))
-        for (i = 0; i < MAX_SYMBOL - 1; i++)
-            if (!s->symbol[i].name[0] || !strcmp(s->symbol[i].name, symbol))
-                break;
-    if (!s->symbol[i].name[0])
-        strncpy(s->symbol[i].name, symbol, SYMBOL_LEN - 1);
-    s->symbol[i].calls++;
-    return *hint = i;
 }
 
 /* `list` holds globs separated by commas or spaces. */
@@ -55,24 +34,6 @@ static int listed(const char *list, const char *symbol)
         list += n + (list[n] != 0);
     }
     return 0;
-}
-
-/* `narrowed`: the call passed once without a GPU, so only the rules of this GPU are left. */
-static Rule *first_rule(State *s, const char *symbol, int gpu, int narrowed)
-{
-    for (int i = 0; i < MAX_RULE; i++) {
-        Rule *r = &s->rule[i];
-        if (!r->id || (r->gpu >= 0 ? r->gpu != gpu : narrowed) || fnmatch(r->symbol, symbol, 0))
-            continue;
-        if (r->after) {
-            r->after--;
-            continue;
-        }
-        if (r->per_million < 1000000 && random_next(&r->seed) % 1000000 >= r->per_million)
-            continue;
-        return r;
-    }
-    return NULL;
 }
 
 /* Finds what the handle means now; the instance may be gone since it was given out. */
@@ -106,25 +67,14 @@ static ret_t system_condition(const State *s, const char *symbol)
 
 static ret_t apply_rule(Call *c, int narrowed)
 {
-    Rule *r = first_rule(c->s, c->symbol, c->gpu, narrowed);
-    if (!r)
-        return OK;
-    r->hits++;
-    ret_t ret = r->ret;
-    u32 delay_ms = r->delay_ms;
-    if (r->left && --r->left == 0)
-        r->id = 0;
-    if (ret == RULE_CRASH)
-        abort();
-    if (delay_ms) {
+    Due due = fault_due(c->s, c->symbol, c->gpu, narrowed);
+    if (due.delay_ms) {
         pause_call(c);
-        struct timespec rest = {delay_ms / 1000, (long)(delay_ms % 1000) * 1000000};
-        while (nanosleep(&rest, &rest))
-            ; /* a signal must not shorten a hung call */
+        hang_for(due.delay_ms);
         if (!resume_call(c))
             return UNINITIALIZED;
     }
-    return ret;
+    return due.ret;
 }
 
 static ret_t gone(const Gpu *g)
@@ -141,8 +91,7 @@ ret_t enter(Call *c, const char *symbol, u32 *hint, void *handle, u32 kinds)
     }
     *c = (Call){.symbol = symbol, .m = nvml.m, .s = nvml.m->s, .gpu = -1};
     machine_lock(c->m);
-    c->slot = count_call(c->s, symbol, hint);
-    announce(c->s);
+    c->slot = call_begins(c->s, symbol, hint);
 
     const Handle *found = NULL;
     Handle h = {0};
@@ -177,15 +126,7 @@ ret_t leave(Call *c, ret_t ret)
 {
     if (!c->m)
         return ret;
-    State *s = c->s;
-    s->call[s->call_head % MAX_CALL] = (CallRecord){
-        .at_ns = monotonic_ns(),
-        .symbol = c->slot,
-        .pid = (u32)getpid(),
-        .gpu = c->gpu,
-        .ret = ret};
-    s->call_head++;
-    announce(s);
+    call_ended(c->s, c->slot, c->gpu, ret);
     unlock_both(c->m);
     return ret;
 }

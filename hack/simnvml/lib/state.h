@@ -86,11 +86,14 @@ typedef struct {
     u32 id; /* 0: free */
     char symbol[SYMBOL_LEN];
     int gpu; /* -1: any */
-    ret_t ret; /* RULE_CRASH: abort() inside the call, with the lock held */
+    ret_t ret; /* what the call answers, or what it does instead */
     u32 left, /* hits still to give; 0: for ever */ delay_ms, after, per_million, hits;
     u64 seed;
 } Rule;
-enum { RULE_CRASH = -1 };
+enum {
+    RULE_CRASH = -1, /* abort() inside the call, with the lock held */
+    RULE_CORRUPT = -2, /* the call passes, and what it computes is spoilt; only for CUDA */
+};
 
 typedef struct { u64 at_ns; u32 symbol, pid; int gpu; ret_t ret; } CallRecord;
 
