@@ -157,8 +157,9 @@ class NvmlEvents:
         self._listening = listening
         if not self._told_well:
             self._told_well = True
-            for name in (EVENTS, RELEASED):
-                self._sink(Well(source=Source.EVENTS, scope=NODE, name=name, at=self._clock()))
+            at = self._clock()
+            names = (EVENTS, RELEASED)
+            self._sink(*(Well(source=Source.EVENTS, scope=NODE, name=n, at=at) for n in names))
         return heard if listening.gpus else None
 
     def _tell(self, event: _Event) -> None:

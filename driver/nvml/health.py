@@ -105,8 +105,7 @@ class NvmlPoll:
             whole = time.monotonic() - whole_at >= pause
             if whole:
                 whole_at = time.monotonic()
-            for signal in self.look(whole=whole):
-                self._sink(signal)
+            self._sink(*self.look(whole=whole))
             stop.wait(_GAP)
             woken = self._alarm.wait(self._period)
             pause = self._period if woken else _SLOW * self._period

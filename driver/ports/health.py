@@ -15,8 +15,13 @@ from typing import Protocol
 from driver.core.health.signals import Signal
 from driver.core.ids import GpuUuid
 
-Sink = Callable[[Signal], None]
-"""Called from the threads of all sources; returns soon and does not raise."""
+
+class Sink(Protocol):
+    """Called from the threads of all sources; returns soon and does not raise. What was seen in one
+    look comes in one call: it is stored and weighed once.
+    """
+
+    def __call__(self, *signals: Signal) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -80,8 +80,7 @@ class DeviceNodes:
 
     def run(self, stop: threading.Event) -> None:
         while not stop.is_set():
-            for signal in self.look():
-                self._sink(signal)
+            self._sink(*self.look())
             self._alarm.wait(self._period)
 
     def look(self) -> list[Signal]:

@@ -33,7 +33,7 @@ class Monitor:
                 bus=lambda: self.bus,
                 held=lambda gpu: gpu in self.held,
             ),
-            sink=lambda _: None,
+            sink=lambda *_: None,
             alarm=Wakeup(),
             hang_after=self.hang_after,
             on_gpus=self._remake,

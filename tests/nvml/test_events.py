@@ -52,14 +52,15 @@ class Listener:
         self._thread.join(10)
         assert not self._thread.is_alive()
 
-    def _hear(self, signal: Signal) -> None:
+    def _hear(self, *signals: Signal) -> None:
         """That NVML is not let go of is told beside each `nvml-events`, and asked for where it
         matters.
         """
-        if isinstance(signal, Well) and signal.name == RELEASED:
-            self.returned.set()
-        else:
-            self.signals.put(signal)
+        for signal in signals:
+            if isinstance(signal, Well) and signal.name == RELEASED:
+                self.returned.set()
+            else:
+                self.signals.put(signal)
 
     def signal(self, wanted: type[Signal]) -> Fault | CannotTell | Well:
         while True:

@@ -392,10 +392,15 @@ def test_it_looks_at_once_then_by_its_period_and_ends_when_it_is_told_to(make_no
     node = make_node("h100x2")
     said: queue.Queue[Signal] = queue.Queue()
     alarm, stop = Wakeup(), threading.Event()
+
+    def hear(*signals: Signal) -> None:
+        for each in signals:
+            said.put(each)
+
     poll = NvmlPoll(
         node.library,
         around=Around(known=dict, bus=tuple, held=lambda _: True),
-        sink=said.put,
+        sink=hear,
         alarm=alarm,
         period=60,
     )
@@ -420,7 +425,7 @@ def test_a_flood_of_changes_asks_for_a_few_looks_a_second(make_node) -> None:
     poll = NvmlPoll(
         node.library,
         around=Around(known=dict, bus=tuple, held=lambda _: True),
-        sink=lambda _: None,
+        sink=lambda *_: None,
         alarm=alarm,
     )
     thread = threading.Thread(target=poll.run, args=(stop,), daemon=True)

@@ -67,7 +67,7 @@ def source(exporter: Exporter, timeout: float = 5.0) -> DcgmExporter:
         f"http://127.0.0.1:{exporter.server_address[1]}/metrics",
         gpus=lambda: (GPU, OTHER),
         branch=lambda: 580,
-        sink=lambda _: None,
+        sink=lambda *_: None,
         alarm=Wakeup(),
         timeout=timeout,
     )
@@ -151,7 +151,7 @@ def test_m4_an_exporter_that_is_not_there_is_told_with_where_it_was_looked_for(e
         f"http://127.0.0.1:{port + 1 if port < 65535 else 1}/metrics",
         gpus=lambda: (GPU,),
         branch=lambda: None,
-        sink=lambda _: None,
+        sink=lambda *_: None,
         alarm=Wakeup(),
         timeout=1.0,
     )

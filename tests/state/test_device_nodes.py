@@ -55,7 +55,7 @@ def looker(make_machine, tmp_path) -> Looker:
         for gpu in machine.gpus
     )
     trees = Trees(dev=lambda: root / "dev", proc=root / "proc", sys=root / "sys")
-    source = DeviceNodes(trees, gpus=lambda: places, sink=lambda _: None, alarm=Wakeup())
+    source = DeviceNodes(trees, gpus=lambda: places, sink=lambda *_: None, alarm=Wakeup())
     return Looker(machine, root, source)
 
 
@@ -158,7 +158,7 @@ def test_a_gpu_that_another_driver_has_taken_is_named(looker) -> None:
 def test_without_any_driver_everything_is_cannot_tell_and_nothing_fails(tmp_path) -> None:
     trees = Trees(dev=lambda: tmp_path / "dev", proc=tmp_path / "proc", sys=tmp_path / "sys")
     place = Place(gpu=GpuUuid("GPU-x"), minor=0, pci=PciAddress(domain=0, bus=1, device=0))
-    source = DeviceNodes(trees, gpus=lambda: (place,), sink=lambda _: None, alarm=Wakeup())
+    source = DeviceNodes(trees, gpus=lambda: (place,), sink=lambda *_: None, alarm=Wakeup())
     signals = source.look()
     assert {type(s) for s in signals if s.scope == source.look()[0].scope} == {CannotTell}  # type: ignore[union-attr]
     assert not [s for s in signals if isinstance(s, Fault)]

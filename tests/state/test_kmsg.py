@@ -133,7 +133,7 @@ def start(tmp_path) -> Iterator[Callable[..., Run]]:
             position=PositionFile(tmp_path),
             boot=lambda: boot,
             on_record=take,
-            sink=said.append,
+            sink=lambda *signals: said.extend(signals),
             device=device,
         )
         runs.append(Run(log, got, said))
@@ -302,7 +302,7 @@ def test_a_boot_id_that_cannot_be_read_is_cannot_tell(tmp_path) -> None:
         position=PositionFile(tmp_path),
         boot=no_boot,
         on_record=lambda _: False,
-        sink=said.append,
+        sink=lambda *signals: said.extend(signals),
     )
     run = Run(log, queue.Queue(), said)
     assert "boot id" in run.said_of(CannotTell).detail

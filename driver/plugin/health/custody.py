@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from typing import Final, Protocol
 
 from driver.core.errors import StateError
@@ -98,10 +98,24 @@ class Custody:
             self._on_change(True)
 
     def take(self, *signals: Signal) -> bool:
-        """Whether it says anything new."""
-        return self._change(
-            lambda evidence: self._taken(evidence, signals), weighty=any(map(_weighty, signals))
-        )
+        """Whether they say anything new. Several at once are stored, and judged, once."""
+        weighty = new = False
+        with self._lock:
+            identity, after = self._identity(), self._evidence
+            for signal in signals:
+                before, now = after, self._clock()
+                after = take(before, signal, boot_id=self._boot_id, now=now, identity=identity)
+                if after is not before:
+                    new, weighty = True, weighty or _weighty(signal)
+            if not new:
+                return False
+            self._evidence = after
+            if weighty:
+                self._save()
+            elif self._save_at is None:
+                self._save_at = self._clock() + _SAVE_LAZILY
+        self._on_change(weighty)
+        return True
 
     def acknowledge(self, wanted: Acknowledged) -> None:
         """NotAcknowledged says why not, and what to do instead."""
@@ -122,27 +136,6 @@ class Custody:
         with self._lock:
             if self._save_at is not None:
                 self._save()
-
-    def _change(self, change: Callable[[Evidence], Evidence], *, weighty: bool) -> bool:
-        with self._lock:
-            after = change(self._evidence)
-            if after is self._evidence:
-                return False
-            self._evidence = after
-            if weighty:
-                self._save()
-            elif self._save_at is None:
-                self._save_at = self._clock() + _SAVE_LAZILY
-        self._on_change(weighty)
-        return True
-
-    def _taken(self, evidence: Evidence, signals: Iterable[Signal]) -> Evidence:
-        identity = self._identity()
-        for signal in signals:
-            evidence = take(
-                evidence, signal, boot_id=self._boot_id, now=self._clock(), identity=identity
-            )
-        return evidence
 
     def _loaded(self) -> Evidence:
         now = self._clock()

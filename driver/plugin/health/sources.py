@@ -5,8 +5,6 @@ Why apart: which source needs what is long, and says nothing about what is done 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from driver.config.catalogue import load_catalogue
 from driver.config.settings import PluginSettings
 from driver.core.health.signals import Fault, Signal, Source
@@ -20,7 +18,7 @@ from driver.plugin.health.kernel import KernelWitness
 from driver.plugin.health.places import Places
 from driver.plugin.node import Hardware
 from driver.plugin.release_window import ReleaseWindow
-from driver.ports.health import HealthSource
+from driver.ports.health import HealthSource, Sink
 from driver.state import sysfs
 from driver.state.device_nodes import DeviceNodes, Place, Trees
 from driver.state.kmsg import KernelLog
@@ -116,11 +114,12 @@ def switched_off(settings: PluginSettings) -> tuple[Source, ...]:
     return tuple(source for source, where in given.items() if not where)
 
 
-def _sink(custody: Custody, metrics: Metrics) -> Callable[[Signal], None]:
-    def take(signal: Signal) -> None:
-        if isinstance(signal, Fault):
-            metrics.health_fault(signal.source.value)
-        custody.take(signal)
+def _sink(custody: Custody, metrics: Metrics) -> Sink:
+    def take(*signals: Signal) -> None:
+        for signal in signals:
+            if isinstance(signal, Fault):
+                metrics.health_fault(signal.source.value)
+        custody.take(*signals)
 
     return take
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from driver.core.health.signals import CannotTell, Need, ProbePassed, Scope, Source
+from driver.core.health.signals import CannotTell, Need, ProbePassed, Scope, Source, Well
 from driver.plugin.health.custody import Custody
 from tests.plugin.health.shell import BOOT, FIRST, ONE, TWO, MemoryStore, Shell, fault
 
@@ -17,6 +17,26 @@ def test_what_is_taken_in_is_stored_before_anybody_is_told() -> None:
     assert custody.take(fault(at=50))
     assert custody.take(fault("xid-13", Need.NOTHING, at=50))
     assert told == [(True, 1), (False, 1)]
+
+
+def test_what_one_look_has_found_is_stored_once_and_told_once() -> None:
+    shell = Shell()
+    told: list[bool] = []
+    shell.custody.subscribe(told.append)
+    before = shell.store.saves
+    assert shell.custody.take(*(fault(on=each, at=1000) for each in (ONE, TWO)))
+    assert (told, shell.store.saves - before) == ([True], 1)
+    assert {i.scope.gpu for i in shell.store.kept.items.values()} == {ONE, TWO}
+
+
+def test_what_is_only_shown_stays_so_beside_signals_that_say_nothing_new() -> None:
+    shell = Shell()
+    told: list[bool] = []
+    shell.custody.subscribe(told.append)
+    well = Well(source=Source.POLL, scope=Scope(gpu=ONE), name="row-remap-failure", at=1000)
+    assert not shell.custody.take(well)
+    assert shell.custody.take(well, fault("xid-13", Need.NOTHING, at=1000))
+    assert told == [False]
 
 
 def test_a_full_disk_keeps_no_sick_gpu_on_offer_and_what_was_seen_is_stored_later() -> None:
