@@ -157,8 +157,8 @@ class Metrics:
     def health_fault(self, source: str) -> None:
         self._faults.labels(source).inc()
 
-    def kernel_record(self, kind: str) -> None:
-        self._kernel_records.labels(kind).inc()
+    def kernel_record(self, kind: str, count: int = 1) -> None:
+        self._kernel_records.labels(kind).inc(count)
 
     def probed(self, outcome: str) -> None:
         self._probes.labels(outcome).inc()

@@ -27,6 +27,7 @@ from driver.core.errors import StateError
 from driver.core.health.signals import NODE, CannotTell, Source, Well
 from driver.ports.health import RawRecord, RecordSink, Sink
 from driver.state.kmsg_position import Position, PositionFile
+from driver.state.kmsg_storm import Storm
 
 log = logging.getLogger(__name__)
 
@@ -109,7 +110,10 @@ class KernelLog:
         self._uptime = uptime
         self._buffer = _RECORD
         self._more = False
-        self._at: Position | None = None
+        self._mattered = False
+        self._storm = Storm()
+        self._boot_id = ""
+        self._sequence = -1
         self._save_at: float | None = None
 
     def run(self, stop: threading.Event) -> None:
@@ -128,9 +132,10 @@ class KernelLog:
 
     def _follow(self, stop: threading.Event, woken: int) -> None:
         """Until the end, or an error that only opening anew may mend."""
-        boot = self._boot()
-        known = self._position.read()
-        self._at = known if known is not None and known.boot == boot else Position(boot=boot)
+        boot, known = self._boot(), self._position.read()
+        if known is None or known.boot != boot:
+            known = Position(boot=boot)
+        self._boot_id, self._sequence = boot, known.sequence
         fd = self._device.open(self._path)
         try:
             poll = select.poll()
@@ -143,6 +148,9 @@ class KernelLog:
                 if rest == 0:
                     self._save()
                 elif not self._more:
+                    pause = self._storm.rest(mattered=self._mattered, now=self._uptime())
+                    if pause:
+                        stop.wait(pause)
                     poll.poll(rest)
         finally:
             self._device.close(fd)
@@ -150,7 +158,7 @@ class KernelLog:
 
     def _drain(self, fd: int) -> None:
         """Bounded, so that a flood does not keep us from stopping."""
-        self._more = True
+        self._more, self._mattered = True, False
         for _ in range(_AT_ONCE):
             data = self._read(fd)
             if data is None:
@@ -193,19 +201,21 @@ class KernelLog:
         """
         header = _HEADER.match(data)
         at = self._clock()
-        if header is not None and self._at is not None:
+        uptime = self._uptime()
+        if header is not None:
             number, micros = int(header[1]), int(header[2])
-            if number <= self._at.sequence:
+            if number <= self._sequence:
                 return
-            self.counts.lost += number - self._at.sequence - 1 if self._at.sequence >= 0 else 0
-            at -= max(0.0, self._uptime() - micros / 1e6)
-            mattered = self._on_record(RawRecord(data=data, at=at))
-            self._at = Position(boot=self._at.boot, sequence=number)
-        else:
-            mattered = self._on_record(RawRecord(data=data, at=at))
+            self.counts.lost += number - self._sequence - 1 if self._sequence >= 0 else 0
+            at -= max(0.0, uptime - micros / 1e6)
+        mattered = self._on_record(RawRecord(data=data, at=at))
+        if header is not None:
+            self._sequence = number
+        self._mattered |= mattered
         self.counts.records += 1
-        due = self._uptime() + (_SAVE_SOON if mattered else _SAVE_LATE)
-        self._save_at = due if self._save_at is None else min(due, self._save_at)
+        if mattered or self._save_at is None:
+            due = uptime + (_SAVE_SOON if mattered else _SAVE_LATE)
+            self._save_at = due if self._save_at is None else min(due, self._save_at)
 
     def _rest(self) -> float | None:
         """Milliseconds until the place is to be stored; None: there is nothing to store."""
@@ -216,10 +226,10 @@ class KernelLog:
     def _save(self) -> None:
         """Records that do not matter may be read twice, so their place is kept rarely."""
         self._save_at = None
-        if self._at is None or self._at.sequence < 0:
+        if self._sequence < 0:
             return
         try:
-            self._position.write(self._at)
+            self._position.write(Position(boot=self._boot_id, sequence=self._sequence))
         except StateError as error:
             # Worse than not to know the place after a restart: not to read on now.
             log.warning(

@@ -30,7 +30,7 @@ from driver.core.inventory import Inventory
 from driver.core.snapshot import PciAddress
 from driver.observe.logs import Log
 from driver.plugin.health.custody import Custody
-from driver.plugin.health.harmless import Harmless, HarmlessTexts
+from driver.plugin.health.harmless import Harmless, HarmlessSums, HarmlessTexts, harmless
 from driver.plugin.health.places import Places
 from driver.plugin.health.unsettled import UnsettledSigns
 from driver.plugin.supervise import Wakeup
@@ -40,12 +40,10 @@ log = Log(__name__)
 
 USER: Final = 1
 """The facility of what programs write into the kernel's log."""
-_SUMMED: Final = 1.0
-"""Seconds for which what is only shown is summed up."""
 
 
 class KernelMetrics(Protocol):
-    def kernel_record(self, kind: str) -> None: ...
+    def kernel_record(self, kind: str, count: int = 1) -> None: ...
 
 
 class KernelWitness:
@@ -79,29 +77,27 @@ class KernelWitness:
         self._lock = threading.Lock()
         self._unsettled = UnsettledSigns()
         self._read_at: dict[GpuUuid, float] = {}
-        self._harmless = HarmlessTexts()
-        self._sums: dict[Fault, tuple[int, float]] = {}
-        self._pass_on_at = 0.0
+        self._texts = HarmlessTexts()
+        self._sums = HarmlessSums()
         self._mapped: tuple[Inventory | None, Mapping[PciAddress, GpuUuid]] = (None, {})
 
     def record(self, raw: RawRecord) -> bool:
         """Whether it says something about a device. Stored when this returns."""
-        known = self._with_places()
-        text = _text(raw.data)
-        seen = self._harmless.get(text, known)
+        known, text = self._with_places(), _text(raw.data)
+        seen = self._texts.get(text, known)
         if seen is not None:
-            self._count_up(seen, raw.at)
+            self._sum_up(seen, raw.at)
             return False
         self._state, events = feed(self._state, parse_record(raw.data), facilities=self._facilities)
         weighs = False
         for event in events:
-            self._count(event)
             said = judge(event, self._with_places(), at=raw.at)
-            if (harmless := _harmless(said, event)) is not None:
+            if (seen := harmless(said, event)) is not None:
                 if len(events) == 1:
-                    self._harmless.put(text, known, harmless)
-                self._count_up(harmless, raw.at, counted=True)
+                    self._texts.put(text, known, seen)
+                self._sum_up(seen, raw.at)
             else:
+                self._count(event)
                 weighs |= self._tell(said, event, raw.at, Source.KERNEL)
         return weighs
 
@@ -136,35 +132,30 @@ class KernelWitness:
             rests = [each for each in (rest, self._pass_on()) if each is not None]
             self._wakeup.wait(min(rests, default=None))
 
-    def _count_up(self, seen: Harmless, at: float, *, counted: bool = False) -> None:
+    def _sum_up(self, seen: Harmless, at: float) -> None:
         """A storm of an application's errors is one signal a second, with its number."""
-        if not counted:
-            self._metrics.kernel_record("told")
-        with self._lock:
-            first = not self._sums
-            count, _ = self._sums.get(seen.fault, (0, 0.0))
-            self._sums[seen.fault] = count + 1, at
-            if first:
-                self._pass_on_at = self._clock() + _SUMMED
-        if seen.ask_again is not None:
-            self._unsettled_since(seen.event, Need.NOTHING, seen.ask_again, at, Source.KERNEL)
+        first, alone = self._sums.add(seen, at, now=self._clock())
         if first:
+            self._wait_for_advice(seen, at)
+        if alone:
             self._wakeup.wake()
 
     def _pass_on(self) -> float | None:
-        with self._lock:
-            if not self._sums:
-                return None
-            if (rest := self._pass_on_at - self._clock()) > 0:
-                return rest
-            sums, self._sums = self._sums, {}
-        for fault, (count, at) in sums.items():
-            # The first alone, so that a second one counts as a repeat.
-            signals = [replace(fault, at=at, count=1)]
-            if count > 1:
-                signals.append(replace(fault, at=at, count=count - 1))
-            self._custody.take(*signals)
+        """What is summed up, if it is complete; else seconds until it is."""
+        rest = self._sums.rest(self._clock())
+        if rest is None or rest > 0:
+            return rest
+        sums = self._sums.take()
+        self._metrics.kernel_record("told", sum(each.count for each in sums))
+        for each in sums:
+            if each.count > 1:
+                self._wait_for_advice(each.seen, each.at)
+        self._custody.take(*(signal for each in sums for signal in each.signals()))
         return None
+
+    def _wait_for_advice(self, seen: Harmless, at: float) -> None:
+        if seen.ask_again is not None:
+            self._unsettled_since(seen.event, Need.NOTHING, seen.ask_again, at, Source.KERNEL)
 
     def _tell(self, said: Judgement, event: Event, at: float, source: Source) -> bool:
         if said.signals:
@@ -213,16 +204,6 @@ class KernelWitness:
                 log.warning("kernel log: a line of the driver is not understood", text=event.text)
             case _:
                 self._metrics.kernel_record("told")
-
-
-def _harmless(said: Judgement, event: Event) -> Harmless | None:
-    """What an application's error amounts to; None for what weighs."""
-    if len(said.signals) != 1:
-        return None
-    (fault,) = said.signals
-    if not isinstance(fault, Fault) or fault.need is not Need.NOTHING:
-        return None
-    return Harmless(fault=replace(fault, at=0.0), event=event, ask_again=said.ask_again)
 
 
 def _text(data: bytes) -> bytes:

@@ -63,8 +63,8 @@ class Counts:
         self.states: dict[str, int] = {}
         self.count: Counter[str] = Counter()
 
-    def kernel_record(self, kind: str) -> None:
-        self.count[kind] += 1
+    def kernel_record(self, kind: str, count: int = 1) -> None:
+        self.count[kind] += count
 
     def probed(self, outcome: str) -> None:
         self.count[outcome] += 1
