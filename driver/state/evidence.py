@@ -13,7 +13,7 @@ Must not know what an item means. One owner; not for several threads.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,8 +21,8 @@ from typing import Final
 
 from driver.core.errors import StateDamaged, StateError
 from driver.core.health.evidence import begun, damaged
-from driver.core.health.items import Evidence, Item
-from driver.core.health.proof import next_step, probe_counts_after
+from driver.core.health.items import Evidence
+from driver.core.health.weight import weighs_alike
 from driver.state.atomic import AtomicFolder, Files
 from driver.state.evidence_file import decode, encode
 from driver.state.failures import state_error
@@ -69,7 +69,7 @@ class EvidenceFile:
             if _stored(evidence) == _stored(before):
                 return None
             due = self._written_at + COUNTERS_SECONDS
-            if _weighty(evidence) == _weighty(before) and self._written_at <= now < due:
+            if weighs_alike(evidence, before) and self._written_at <= now < due:
                 return due
         self._folder.write(NAME, encode(evidence, node=self._node))
         self._written, self._written_at = evidence, now
@@ -102,31 +102,3 @@ class EvidenceFile:
 
 def _stored(evidence: Evidence) -> Evidence:
     return replace(evidence, clock=0.0, tries={})
-
-
-def _weighty(evidence: Evidence) -> Hashable:
-    """All that a restart must not take back."""
-    items = sorted(
-        (_weight(item, evidence.boot_id) for item in evidence.items.values() if not item.passing),
-        key=repr,
-    )
-    return (evidence.boot_id, tuple(items))
-
-
-def _weight(item: Item, boot_id: str) -> Hashable:
-    return (
-        item.key,
-        item.need,
-        item.weight,
-        item.boot_id,
-        item.slots,
-        item.returns,
-        item.wish,
-        item.suspect,
-        item.proved,
-        item.well is not None and item.well > item.last,
-        item.reset is not None and item.reset > item.last,
-        item.acknowledged,
-        next_step(item, boot_id),
-        probe_counts_after(item, boot_id) is None,
-    )

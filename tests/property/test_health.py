@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from hypothesis import given, settings, strategies as st
@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 from driver.core.health.evidence import take
 from driver.core.health.items import Evidence, Identity, Item, Kind
 from driver.core.health.judge import JudgeSettings, Subject, judge
-from driver.core.health.judgement import Judgements
+from driver.core.health.judgement import Judgements, State
 from driver.core.health.room import MAX_OPEN, MAX_SHOWN
 from driver.core.health.signals import (
     NODE,
@@ -26,6 +26,7 @@ from driver.core.health.signals import (
     Source,
     Well,
 )
+from driver.core.health.weight import weighs_alike
 from driver.core.health.wishes import wanted_probes
 from driver.core.ids import DeviceName, GpuUuid
 from driver.state.evidence_file import decode, encode
@@ -107,6 +108,17 @@ def lived(happened: Sequence[tuple[Signal, float, float, bool]]) -> tuple[Eviden
     return evidence, now, boot
 
 
+def shape(found: Judgements) -> Mapping[DeviceName, tuple[State, Collection[object]]]:
+    """All that is acted on, without how often and when something was seen."""
+    return {
+        device: (
+            judgement.state,
+            {(r.item.key, r.state, r.step) for r in judgement.reasons if not r.item.passing},
+        )
+        for device, judgement in found.devices.items()
+    }
+
+
 def stays(item: Item) -> bool:
     return not item.passing
 
@@ -162,6 +174,18 @@ def test_a_sign_of_a_fault_never_makes_a_device_better(happened, more):
         old, new = judged(evidence, when), judged(after, when)
         for device, judgement in old.devices.items():
             assert new.devices[device].state.rank >= judgement.state.rank
+
+
+@settings(max_examples=150)
+@given(steps, st.one_of(faults, unknowns, proofs), st.booleans())
+def test_what_weighs_alike_is_judged_alike_and_waits_for_the_same(happened, more, twice):
+    evidence, now, boot = lived(happened)
+    if twice:
+        evidence = told(evidence, replace(more, at=now), now, boot)
+    after = told(evidence, replace(more, at=now + 1), now + 1, boot)
+    if weighs_alike(evidence, after):
+        for when in (now + 1, FOREVER):
+            assert shape(judged(after, when)) == shape(judged(evidence, when))
 
 
 @settings(max_examples=150)

@@ -18,7 +18,8 @@ from driver.core.errors import StateError
 from driver.core.health.acknowledge import check
 from driver.core.health.evidence import probe_started, take, unasked
 from driver.core.health.items import Evidence, Identity
-from driver.core.health.signals import Acknowledged, Fault, Need, Scope, Signal, Source
+from driver.core.health.signals import Acknowledged, Scope, Signal, Source
+from driver.core.health.weight import weighs_alike
 from driver.observe.logs import Log
 
 log = Log(__name__)
@@ -65,7 +66,7 @@ class Custody:
 
     def subscribe(self, on_change: Callable[[bool], None]) -> None:
         """`on_change(weighty)` is called in the thread that brought the change, after it is stored;
-        not weighty is what is only shown.
+        not weighty is what is only shown, and that the same was seen once more.
         """
         self._on_change = on_change
 
@@ -99,17 +100,16 @@ class Custody:
 
     def take(self, *signals: Signal) -> bool:
         """Whether they say anything new. Several at once are stored, and judged, once."""
-        weighty = new = False
         with self._lock:
-            identity, after = self._identity(), self._evidence
+            before, identity = self._evidence, self._identity()
+            after = before
             for signal in signals:
-                before, now = after, self._clock()
-                after = take(before, signal, boot_id=self._boot_id, now=now, identity=identity)
-                if after is not before:
-                    new, weighty = True, weighty or _weighty(signal)
-            if not new:
+                now = self._clock()
+                after = take(after, signal, boot_id=self._boot_id, now=now, identity=identity)
+            if after is before:
                 return False
             self._evidence = after
+            weighty = not weighs_alike(before, after)
             if weighty:
                 self._save()
             elif self._save_at is None:
@@ -153,7 +153,3 @@ class Custody:
             self._unsaved = str(error)
         else:
             self._unsaved = ""
-
-
-def _weighty(signal: Signal) -> bool:
-    return not isinstance(signal, Fault) or signal.need is not Need.NOTHING

@@ -45,6 +45,24 @@ def test_a_thousand_application_errors_are_judged_once_and_change_nothing() -> N
     assert (shell.taints(), shell.events) == ({}, [])
 
 
+def test_a_fault_told_a_thousand_times_is_judged_at_once_and_then_summed_up() -> None:
+    shell = Shell()
+    judged: list[float] = []
+    shell.custody.take(fault(at=shell.now))
+    shell.judged.subscribe(lambda: judged.append(shell.now))
+    saves = shell.store.saves
+    for _ in range(1000):
+        shell.now += 0.0005
+        shell.custody.take(fault(at=shell.now))
+    assert (judged, shell.store.saves) == ([], saves)
+    shell.custody.take(fault("worse", Need.OPERATOR, at=shell.now))
+    assert shell.taints()[FIRST] == ["worse"]
+    assert shell.store.kept is shell.custody.evidence
+    shell.wait(10)
+    (known,) = (i for i in shell.store.kept.items.values() if i.name == "xid-79")
+    assert known.count == 1001
+
+
 @pytest.mark.parametrize("jump", [-7200.0, 7200.0])
 def test_a_clock_that_is_set_delays_no_taint_and_makes_no_loop(jump: float) -> None:
     shell = Shell(debounce=60)
