@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass
 
 from driver.ports.kube import Resource
@@ -28,15 +29,37 @@ class Served:
 
 
 class ServedVersion:
-    """Asks once and remembers. `ask` raises KubeError while there is no answer."""
+    """Asks until there is an answer, and remembers it. `ask` raises KubeError while there is none.
+
+    Many callers ask at once, each with a deadline of its own: who comes while one asks takes that
+    answer, or that error, so that nobody waits for more than one attempt.
+    """
 
     def __init__(self, ask: Callable[[], str]) -> None:
         self._ask = ask
         self._lock = threading.Lock()
         self._known: Served | None = None
+        self._asking: Future[Served] | None = None
 
     def get(self) -> Served:
         with self._lock:
-            if self._known is None:
-                self._known = Served(version=self._ask())
-            return self._known
+            if self._known is not None:
+                return self._known
+            asking, mine = self._asking, self._asking is None
+            if asking is None:
+                asking = self._asking = Future()
+        if mine:
+            self._answer(asking)
+        return asking.result()
+
+    def _answer(self, asking: Future[Served]) -> None:
+        try:
+            found = Served(version=self._ask())
+        except BaseException as error:  # noqa: BLE001 - whatever it is, the others wait for it
+            with self._lock:
+                self._asking = None
+            asking.set_exception(error)
+            return
+        with self._lock:
+            self._known, self._asking = found, None
+        asking.set_result(found)
