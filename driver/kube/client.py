@@ -12,10 +12,9 @@ import re
 from threading import Event
 from typing import Final
 
-from kubernetes.client.configuration import Configuration
-
 from driver.core.errors import KubeError, KubeGone, KubeNotFound, KubeUnavailable
 from driver.kube import paths
+from driver.kube.access import Access
 from driver.kube.stream import HttpWatchStream
 from driver.kube.throttle import TokenBucket
 from driver.kube.transport import APPLY_PATCH, JSON, MERGE_PATCH, Timeouts, Transport
@@ -30,14 +29,14 @@ class Client:
 
     def __init__(
         self,
-        configuration: Configuration,
+        access: Access,
         *,
         user_agent: str,
         timeouts: Timeouts | None = None,
         throttle: TokenBucket | None = None,
         page: int = PAGE,
     ) -> None:
-        self._transport = Transport(configuration, user_agent=user_agent)
+        self._transport = Transport(access, user_agent=user_agent)
         self._timeouts = timeouts or Timeouts()
         self._throttle = throttle or TokenBucket()
         self._page = page

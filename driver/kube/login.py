@@ -1,25 +1,24 @@
 """Find the API server and the credentials: what was asked for, else the pod's own, else the user's.
 
-Tokens in files are read again by the library (every minute in a pod), so a client that lives for
-weeks needs nothing more.
+Tokens in files are read again (every minute in a pod), so a client that lives for weeks needs
+nothing more. The client library is loaded where its knowledge is needed: see `library.py`.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-import yaml
-from kubernetes.client.configuration import Configuration
-from kubernetes.config import ConfigException, load_kube_config
-from kubernetes.config.incluster_config import InClusterConfigLoader
-
 from driver.core.errors import ConfigError
+from driver.kube.access import Access, FileToken, NoCredentials, trusting
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _HOST_VARIABLE: Final = "KUBERNETES_SERVICE_HOST"
+_PORT_VARIABLE: Final = "KUBERNETES_SERVICE_PORT"
+_PROXIES: Final = ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY")
 
 
 def login(
@@ -29,14 +28,15 @@ def login(
     environ: Mapping[str, str] = os.environ,
     service_account: Path = SERVICE_ACCOUNT,
     home: Path | None = None,
-) -> Configuration:
+    clock: Callable[[], float] = time.monotonic,
+) -> Access:
     """`kubeconfig` (the flag) wins over KUBECONFIG, that over the pod, that over ~/.kube/config."""
     if kubeconfig:
         return _from_file(kubeconfig, context, origin="the kubeconfig setting")
     if named := environ.get("KUBECONFIG", ""):
         return _from_file(named, context, origin="KUBECONFIG")
     if environ.get(_HOST_VARIABLE):
-        return _from_pod(environ, service_account)
+        return _from_pod(environ, service_account, clock)
     usual = (home or Path.home()) / ".kube" / "config"
     if usual.is_file():
         return _from_file(str(usual), context, origin="the usual place")
@@ -46,36 +46,40 @@ def login(
     )
 
 
-def _from_pod(environ: Mapping[str, str], folder: Path) -> Configuration:
-    configuration = Configuration()
-    loader = InClusterConfigLoader(
-        token_filename=str(folder / "token"),
-        cert_filename=str(folder / "ca.crt"),
-        environ=environ,
-    )
+def _from_pod(environ: Mapping[str, str], folder: Path, clock: Callable[[], float]) -> Access:
     try:
-        loader.load_and_set(configuration)
-    except (ConfigException, OSError) as error:
+        if any(environ.get(name) for name in _PROXIES):
+            from driver.kube.library import from_pod  # noqa: PLC0415 - see the module's docstring
+
+            return from_pod(environ, folder)
+        return _directly(environ, folder, clock)
+    except NoCredentials as error:
         raise ConfigError(
-            f"{_HOST_VARIABLE} is set, but the service account in {folder} cannot be used: {error}"
+            f"{_HOST_VARIABLE} is set, but the service account in {folder} cannot be used: {error}."
             " Check automountServiceAccountToken, or name a kubeconfig file"
         ) from error
-    return configuration
 
 
-def _from_file(path: str, context: str, *, origin: str) -> Configuration:
-    """`path` may be several files, joined as in PATH; they are merged."""
-    configuration = Configuration()
+def _directly(environ: Mapping[str, str], folder: Path, clock: Callable[[], float]) -> Access:
+    host, port = environ[_HOST_VARIABLE], environ.get(_PORT_VARIABLE)
+    if not port:
+        raise NoCredentials(f"{_PORT_VARIABLE} is not set")
+    token, authority = FileToken(folder / "token", clock), folder / "ca.crt"
     try:
-        load_kube_config(
-            config_file=path,
-            context=context or None,
-            client_configuration=configuration,
-            persist_config=False,
-        )
-    except (ConfigException, OSError, yaml.YAMLError, TypeError, KeyError) as error:
-        raise ConfigError(
-            f"the kubeconfig {path} (from {origin}) cannot be used: {error};"
-            " check that it exists, is readable and has the context"
-        ) from error
-    return configuration
+        empty = not authority.read_bytes()
+    except OSError as error:
+        raise NoCredentials(str(error)) from error
+    if empty:
+        raise NoCredentials(f"{authority} is empty")
+    bracketed = f"[{host}]" if ":" in host else host
+    return Access(
+        host=f"https://{bracketed}:{port}",
+        connections=trusting(authority),
+        credentials=token.headers,
+    )
+
+
+def _from_file(path: str, context: str, *, origin: str) -> Access:
+    from driver.kube.library import from_kubeconfig  # noqa: PLC0415 - see the module's docstring
+
+    return from_kubeconfig(path, context, origin=origin)

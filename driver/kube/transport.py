@@ -1,30 +1,26 @@
 """One HTTP request: credentials in, JSON or a `KubeError` out. The lowest level of this package.
 
 Why not the generated API classes: they are one per group and version, cost 5 to 30 MiB, reach only
-what their generator knew, and drop fields of newer servers. The library still gives what is hard:
-kubeconfig, in-cluster login, token refresh, TLS and proxies.
+what their generator knew, and drop fields of newer servers.
 
-Every request has time-outs, as the library has none of its own; retries are the caller's decision,
-so the library's are off.
+Every request has time-outs; retries are the caller's decision.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kubernetes.client.configuration import Configuration
-from kubernetes.client.exceptions import ApiException
-from kubernetes.client.rest import RESTClientObject
-from kubernetes.config import ConfigException
+from urllib3 import Timeout
 from urllib3.exceptions import HTTPError
 from urllib3.response import BaseHTTPResponse
 
 from driver.core.errors import KubeUnavailable
 from driver.kube import failures
+from driver.kube.access import Access, NoCredentials
 
 JSON: Final = "application/json"
 MERGE_PATCH: Final = "application/merge-patch+json"
@@ -42,16 +38,13 @@ class Timeouts:
 class Transport:
     """Safe to use from several threads; connections are pooled."""
 
-    def __init__(self, configuration: Configuration, *, user_agent: str) -> None:
-        configuration.retries = False
-        configuration.keep_alive = True
-        self._configuration = configuration
-        self._rest = RESTClientObject(configuration)
+    def __init__(self, access: Access, *, user_agent: str) -> None:
+        self._access = access
         self._user_agent = user_agent
 
     def close(self) -> None:
         """Drop idle connections; requests under way end by themselves."""
-        self._rest.close()
+        self._access.connections.clear()
 
     def call(
         self,
@@ -93,33 +86,31 @@ class Transport:
         headers = {"Accept": JSON, "User-Agent": self._user_agent, **self._credentials(what)}
         if body is not None:
             headers["Content-Type"] = content_type
-        answer = self._rest.request(
+        response = self._access.connections.request(
             method,
-            self._configuration.host + path,
+            self._access.host + path,
             headers=headers,
-            body=body,
-            _request_timeout=(timeouts.connect, timeouts.read),
+            body=None if body is None else json.dumps(body).encode(),
+            timeout=Timeout(connect=timeouts.connect, read=timeouts.read),
+            preload_content=False,
         )
-        response: BaseHTTPResponse = answer.response
         if not 200 <= response.status <= 299:  # noqa: PLR2004 - HTTP
             raise failures.answered(what, response.status, response.headers, response.data)
         return response
 
-    def _credentials(self, what: str) -> dict[str, str]:
+    def _credentials(self, what: str) -> Mapping[str, str]:
         """Asked for at every request: projected tokens expire within the hour."""
         try:
-            settings = self._configuration.auth_settings()
-        except (ConfigException, OSError) as error:
+            return self._access.credentials()
+        except NoCredentials as error:
             raise KubeUnavailable(f"the credentials cannot be read: {error}", what=what) from error
-        return {entry["key"]: entry["value"] for entry in settings.values() if entry["value"]}
 
 
 @contextmanager
 def _translated(what: str) -> Iterator[None]:
-    """The library raises urllib3's errors, and wraps the TLS ones."""
     try:
         yield
-    except (HTTPError, ApiException, OSError) as error:
+    except (HTTPError, OSError) as error:
         raise failures.unreachable(what, error) from error
 
 

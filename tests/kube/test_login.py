@@ -1,12 +1,15 @@
 """How the API server is found, and what is said when it is not."""
 
+import os
 import ssl
+import subprocess
+import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 import trustme
-from kubernetes.config import incluster_config
+import urllib3
 
 from driver.core.errors import ConfigError, KubeForbidden, KubeUnavailable
 from driver.kube.client import Client
@@ -14,6 +17,8 @@ from driver.kube.login import login
 from driver.ports.resources import NODES
 from hack.fakeapi import ApiServer
 from tests.fakes.apiserver import objects
+
+POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
 
 
 def kubeconfig(path: Path, server: str) -> Path:
@@ -31,15 +36,14 @@ def test_what_is_asked_for_wins_over_the_environment_and_that_over_the_pod(tmp_p
     setting = kubeconfig(tmp_path / "setting", "http://setting")
     named = kubeconfig(tmp_path / "named", "http://named")
     kubeconfig(tmp_path / ".kube" / "config", "http://home")
-    pod = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
-    both = {"KUBECONFIG": str(named), **pod}
+    both = {"KUBECONFIG": str(named), **POD}
 
     def host(**options) -> str:
         return str(login(home=tmp_path, service_account=account(tmp_path), **options).host)
 
     assert host(kubeconfig=str(setting), environ=both) == "http://setting"
     assert host(environ=both) == "http://named"
-    assert host(environ=pod) == "https://10.0.0.1:443"
+    assert host(environ=POD) == "https://10.0.0.1:443"
     assert host(environ={}) == "http://home"
 
 
@@ -59,9 +63,8 @@ def test_without_any_way_every_place_that_was_tried_is_named(tmp_path: Path) -> 
 
 
 def test_a_pod_without_a_service_account_is_told_so(tmp_path: Path) -> None:
-    environ = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
     with pytest.raises(ConfigError, match="automountServiceAccountToken") as caught:
-        login(environ=environ, service_account=tmp_path / "nowhere", home=tmp_path)
+        login(environ=POD, service_account=tmp_path / "nowhere", home=tmp_path)
     assert str(tmp_path / "nowhere") in str(caught.value)
 
 
@@ -83,9 +86,8 @@ def test_a_context_that_does_not_exist_is_named(tmp_path: Path) -> None:
         login(kubeconfig=str(path), context="nowhere")
 
 
-def test_a_token_that_the_kubelet_replaced_is_used_without_a_restart(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_token_that_the_kubelet_replaced_is_used_without_a_restart(tmp_path: Path) -> None:
+    now = 0.0
     authority = trustme.CA()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("127.0.0.1").configure_cert(context)
@@ -97,35 +99,54 @@ def test_a_token_that_the_kubelet_replaced_is_used_without_a_restart(
             "KUBERNETES_SERVICE_HOST": split.hostname or "",
             "KUBERNETES_SERVICE_PORT": str(split.port),
         }
-        api = Client(login(environ=environ, service_account=folder), user_agent="tessera-test")
+        found = login(environ=environ, service_account=folder, clock=lambda: now)
+        api = Client(found, user_agent="tessera-test")
         assert api.get(NODES, "node1")["metadata"]["name"] == "node1"
 
         account(tmp_path, "second", authority.cert_pem.bytes().decode())
         server.tokens = frozenset({"second"})
         with pytest.raises(KubeForbidden):
             api.get(NODES, "node1")  # the old one is kept for up to a minute
-        later(monkeypatch)
+        now += 60
         assert api.get(NODES, "node1")["metadata"]["name"] == "node1"
 
         (folder / "token").unlink()
-        later(monkeypatch)
+        now += 60
         with pytest.raises(KubeUnavailable, match="the credentials cannot be read"):
             api.get(NODES, "node1")
         api.close()
 
 
-def later(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let two minutes pass for the library, whose clock cannot be passed in."""
-    real = incluster_config.datetime.datetime
-    ahead = incluster_config.datetime.timedelta(minutes=2)
+def test_a_plugin_in_a_pod_does_not_load_the_client_library(tmp_path: Path) -> None:
+    """It would keep 8 MiB for nothing."""
+    script = (
+        "import sys, driver.plugin.app\n"
+        "from pathlib import Path\n"
+        "from driver.kube.login import login\n"
+        f"login(service_account=Path({str(account(tmp_path))!r}), home=Path('/nowhere'))\n"
+        "sys.exit('kubernetes' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env={"PATH": os.environ["PATH"], **POD},
+        cwd=Path(__file__).resolve().parents[2],
+        check=False,
+    )
+    assert done.returncode == 0
 
-    class Later(real):  # type: ignore[misc, valid-type]
-        @classmethod
-        def now(cls, tz=None):
-            return real.now(tz) + ahead
 
-    module = type("datetime", (), {"datetime": Later, "timedelta": type(ahead)})
-    monkeypatch.setattr(incluster_config, "datetime", module)
+def test_a_pod_behind_a_proxy_asks_through_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy:3128")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    found = login(
+        environ={**POD, "HTTPS_PROXY": "http://proxy:3128"},
+        service_account=account(tmp_path),
+        home=tmp_path,
+    )
+    assert isinstance(found.connections, urllib3.ProxyManager)
+    assert found.host == "https://10.0.0.1:443"
 
 
 def test_a_server_with_an_unknown_authority_is_an_outage_that_says_so(tmp_path: Path) -> None:
