@@ -9,7 +9,9 @@ which no thread that is inside would survive.
 Somebody who resets a GPU needs us out of it: `release` closes, and lets nobody in for a while.
 
 The order: who enters opens the library if it is not open; after `close`, or an answer that the
-driver is not loaded, nobody enters, and the last who leaves shuts down and unloads.
+driver is not loaded, nobody enters, and the last who leaves shuts down and unloads. Opening and
+letting go may hang in the driver, so no lock is held meanwhile: one thread does it, and the others
+wait for as long as their patience lasts.
 
 Must not know what is asked.
 """
@@ -28,7 +30,7 @@ from pathlib import Path
 
 import pynvml
 
-from driver.core.errors import DriverNotLoaded, InUse, LibraryMissing, NvmlError, Released
+from driver.core.errors import DriverNotLoaded, InUse, LibraryMissing, Released
 from driver.nvml.calls import call
 from driver.nvml.handles import Handles
 
@@ -40,7 +42,7 @@ class Session:
 
     def __init__(self, locate: Callable[[], Path], *, patience: float = 30.0) -> None:
         """`locate`: the file to load, asked at each opening. `patience`: seconds that `close`
-        waits for calls to return, and a call for a closing to end.
+        waits for calls to return, and a call for an opening or a closing to end.
         """
         self.handles = Handles()
         self.openings = 0
@@ -51,6 +53,8 @@ class Session:
         self._inside = 0
         self._open = False
         self._closing = False
+        self._turning = ""
+        """What one thread does to the library now, and which; empty: nothing."""
         self._left_at = 0.0
         self._released_until = 0.0
         self._released_text = ""
@@ -59,7 +63,7 @@ class Session:
     def held(self) -> bool:
         """Whether the library, and with it the driver, is open."""
         with self._changed:
-            return self._open or self._inside > 0
+            return self._open or self._inside > 0 or bool(self._turning)
 
     @contextmanager
     def inside(self) -> Iterator[None]:
@@ -95,47 +99,49 @@ class Session:
         """
         with self._changed:
             self._closing = True
-            if not self._inside:
-                self._forget()
-            elif not self._changed.wait_for(lambda: not self._closing, self._patience):
-                log.warning(
-                    "NVML is still inside a call, is let go of when that returns; see dmesg",
-                    extra={"calls": self._inside, "waited_s": self._patience},
-                )
+            if self._inside or self._turning:
+                if not self._changed.wait_for(lambda: not self._closing, self._patience):
+                    log.warning(
+                        "NVML is still inside a call, is let go of when that returns; see dmesg",
+                        extra={"calls": self._inside, "waited_s": self._patience},
+                    )
+                return
+            self._begin("let go of")
+        self._forget()
 
     def close_idle(self, seconds: float) -> float:
         """Let go of the library if nobody was inside for so long; seconds until that may be so."""
         with self._changed:
             rest = self._left_at + seconds - time.monotonic()
-            if self._inside or not self._open:
+            if self._inside or self._turning or not self._open:
                 return seconds
-            if rest <= 0:
-                self._forget()
-                return seconds
-            return rest
+            if rest > 0:
+                return rest
+            self._begin("let go of")
+        self._forget()
+        return seconds
 
     def _enter(self) -> None:
         with self._changed:
             self._refuse_while_released()
-            if not self._changed.wait_for(lambda: not self._closing, self._patience):
-                raise InUse(
-                    f"NVML is being let go of, but {self._inside} of its calls have not returned"
-                    f" for {self._patience:g} s; a GPU hangs, see dmesg",
-                    call="nvmlShutdown",
-                    code=pynvml.NVML_ERROR_IN_USE,
-                )
+            if not self._changed.wait_for(self._settled, self._patience):
+                raise InUse(self._hangs(), call="nvmlShutdown", code=pynvml.NVML_ERROR_IN_USE)
             self._refuse_while_released()  # the closing may have been for that
-            if not self._open:
-                self._load()
-            self._inside += 1
+            if self._open:
+                self._inside += 1
+                return
+            self._begin("opened")
+        self._load()
 
     def _leave(self, *, broken: bool) -> None:
         with self._changed:
             self._inside -= 1
             self._left_at = time.monotonic()
             self._closing |= broken
-            if self._closing and not self._inside:
-                self._forget()
+            if self._inside or not self._closing:
+                return
+            self._begin("let go of")
+        self._forget()
 
     def _refuse_while_released(self) -> None:
         if self._released_until > time.monotonic():
@@ -147,27 +153,61 @@ class Session:
                 code=pynvml.NVML_ERROR_IN_USE,
             )
 
-    # -- with the lock held, and nobody inside
+    # -- with the lock held
+
+    def _settled(self) -> bool:
+        return not self._closing and not self._turning
+
+    def _begin(self, what: str) -> None:
+        """From here on nobody enters, until `_done`. Nobody is inside."""
+        self._turning = f"{what} by {threading.current_thread().name}"
+
+    def _done(self, *, opened: bool) -> None:
+        self._open, self._turning = opened, ""
+        if not opened:
+            self._closing = False
+        self._changed.notify_all()
+
+    def _hangs(self) -> str:
+        if self._turning:
+            return (
+                f"NVML is being {self._turning}, which has not returned for {self._patience:g} s;"
+                " the driver hangs, see dmesg"
+            )
+        return (
+            f"NVML is being let go of, but {self._inside} of its calls have not returned"
+            f" for {self._patience:g} s; a GPU hangs, see dmesg"
+        )
+
+    # -- without the lock, between `_begin` and `_done`
 
     def _load(self) -> None:
-        load(self._locate())
+        """Open, and be inside. What was to be closed meanwhile is let go of by who leaves."""
+        opened = False
         try:
+            load(self._locate())
             call("nvmlInit")
-        except NvmlError:
-            self._forget()
-            raise
-        self._open = True
-        self.openings += 1
+            opened = True
+        finally:
+            if not opened:
+                self.handles.clear()
+                unload()
+            with self._changed:
+                if opened:
+                    self.openings += 1
+                    self._inside += 1
+                self._done(opened=opened)
 
     def _forget(self) -> None:
         """Shut down and unload: the next opening loads what is there then."""
         self.handles.clear()
-        if self._open:
-            self._open = False
-            _quietly(pynvml.nvmlShutdown)
-        unload()
-        self._closing = False
-        self._changed.notify_all()
+        try:
+            if self._open:
+                _quietly(pynvml.nvmlShutdown)
+            unload()
+        finally:
+            with self._changed:
+                self._done(opened=False)
 
 
 def load(path: Path) -> None:

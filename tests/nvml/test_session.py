@@ -149,6 +149,27 @@ def test_a_call_that_hangs_delays_close_for_a_while_and_the_unloading_until_it_r
     library.close()
 
 
+def test_an_opening_that_hangs_keeps_nobody_longer_than_its_patience(make_node) -> None:
+    node = make_node("h100x1")
+    library = NvmlLibrary(
+        driver_root=node.root, topology=Topology(sys=node.root / "sys"), patience=0.05
+    )
+    hangs = ThreadPoolExecutor(1, thread_name_prefix="first")
+    with node.machine.rule("nvmlInit*", delay_ms=2000), hangs as pool:
+        opening = pool.submit(library.snapshot)
+        node.machine.wait_calls("nvmlInit*", 1)
+        with pytest.raises(InUse, match=r"opened by first_0, .* not returned for 0\.05 s"):
+            library.snapshot()
+        assert library.session.held
+        assert library.close_idle(0) == 0
+        library.close()
+        assert not opening.done()
+        assert len(opening.result().gpus) == 1
+    assert not node.mapped()
+    assert len(library.snapshot().gpus) == 1
+    library.close()
+
+
 def test_who_comes_while_it_is_being_closed_waits_and_gets_the_new_library(make_node) -> None:
     node = make_node("h100x1")
     session = node.library.session
