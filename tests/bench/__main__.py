@@ -1,13 +1,17 @@
 """`make bench`: prints and writes build/bench/bench.json. A missed goal is shown, not an error.
 
-With arguments, only those parts: `python -m tests.bench plugin`, `... health`.
+With arguments, only those parts: `python -m tests.bench plugin`, `... health`, `... taint`.
 """
 
 import sys
 
-from tests.bench import health, plugin, report
+from tests.bench import health, plugin, report, taint_latency
 
-PARTS = {"plugin": plugin.measure, "health": health.measure}
+PARTS = {
+    "plugin": plugin.measure,
+    "health": health.measure,
+    "taint": taint_latency.measure,
+}
 
 if __name__ == "__main__":
     results: dict[str, report.Result] = {}

@@ -23,6 +23,7 @@ from hack.fakekubelet import Claim, FakeKubelet
 from hack.kind.shell import tail
 from hack.simnvml import driverroot
 from hack.simnvml.kit import Machine
+from hack.simnvml.kmsg import KernelLog, make as make_log
 
 REPO: Final = Path(__file__).resolve().parents[2]
 DRIVER: Final = "gpu.tessera.dev"
@@ -35,6 +36,7 @@ class LiveNode:
     def __init__(self, name: str, kubeconfig: Path) -> None:
         self.name = name
         self._stack = ExitStack()
+        self._process: subprocess.Popen[bytes] | None = None
         folder = Path(tempfile.mkdtemp(prefix="tsr-"))
         self._stack.callback(shutil.rmtree, folder)
         self._folder = folder
@@ -46,20 +48,38 @@ class LiveNode:
         self._machine = Machine.create(folder / "run", PRESET, seed=name)
         self._stack.callback(self._machine.close)
         driverroot.render(self._machine, folder / "root", nodes=True)
+        self._kernel = KernelLog(make_log(folder / "run"))
+        self._stack.callback(self._kernel.close)
         self._kubelet = FakeKubelet(folder / "registry")
         self._kubelet.start()
         self._stack.callback(self._kubelet.stop)
+        self._stack.callback(self.stop)
 
     def start(self) -> None:
         """Returns when the plugin is registered. TimeoutError shows the end of its log."""
+        registrations = self._kubelet.registrations
         with self._log.open("ab") as log:
-            process = subprocess.Popen(
+            self._process = subprocess.Popen(
                 self._command(), cwd=REPO, stdout=log, stderr=log, env=self._environment()
             )
-        self._stack.callback(process.wait)
-        self._stack.callback(process.kill)
-        if not self._kubelet.wait_registered(DRIVER, timeout=60):
+        if not self._kubelet.wait_registrations(registrations + 1, timeout=60):
             raise TimeoutError(f"the plugin did not register in 60 s\n{tail(self._log)}")
+
+    def stop(self) -> None:
+        """Killed: nothing that it would still do at its end is wanted."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def forget(self) -> None:
+        """The evidence and the place in the kernel's log: as on a new node."""
+        for name in ("evidence.json", "kmsg.json"):
+            (self._folder / "plugins" / DRIVER / name).unlink(missing_ok=True)
+
+    def kmsg(self, text: str) -> None:
+        """One record of the kernel's log. Only a plugin that runs hears it."""
+        self._kernel.write(text)
 
     def prepare(self, claim: Claim) -> None:
         self._done(self._kubelet.prepare(DRIVER, [claim])[claim.uid].error)
@@ -90,6 +110,7 @@ class LiveNode:
             "driver-root": folder / "root",
             "proc-root": folder / "root" / "proc",
             "sys-root": folder / "root" / "sys",
+            "kmsg-path": folder / "run" / "kmsg",
             "required-libraries": "libnvidia-ml.so.1",
             "http-address": f"127.0.0.1:{self._port}",
         }
