@@ -65,24 +65,20 @@ class StoredSlice:
 
 
 class DeviceEncoder:
-    """Devices as JSON. One that comes again is not encoded again, as long as it is the same object;
-    what comes out is shared, and must not be changed.
+    """Devices as JSON. One that comes again is not encoded again but for its taints, as long as the
+    rest of it is made of the same objects; what comes out is shared, and must not be changed.
     """
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[Device, str, JsonObject]] = {}
+        self._known: dict[str, tuple[Device, JsonObject]] = {}
 
     def encode(
         self, device: Device, version: str, times: Mapping[tuple[str, Taint], str]
     ) -> JsonObject:
         known = self._known.get(device.name)
-        if known is not None and known[0] is device and known[1] == version:
-            return known[2]
-        made = _encode_device(device, version, times)
-        if not device.taints:
-            # Their times are not part of the device.
-            self._known[device.name] = device, version, made
-        return made
+        if known is None or not _shares_body(known[0], device):
+            known = self._known[device.name] = device, _encode_body(device)
+        return _whole(device, known[1], version, times)
 
 
 def encode_slice(
@@ -149,6 +145,11 @@ def decode_stored(obj: Mapping[str, Any], *, content: Slice | None = None) -> St
     )
 
 
+def keeps(stored: JsonObject, sent: JsonObject) -> bool:
+    """Whether the server has stored what was sent, and filled in no more than times of taints."""
+    return bool(_timeless(stored["spec"]) == _timeless(sent["spec"]))
+
+
 _KEPT: Final = {"name", "labels", "annotations", "resourceVersion", "uid", "finalizers"}
 _EFFECTS: Final = {effect.value for effect in TaintEffect}
 
@@ -176,6 +177,32 @@ def _taint_times(spec: Mapping[str, Any]) -> Iterator[tuple[tuple[str, Taint], s
 def _encode_device(
     device: Device, version: str, times: Mapping[tuple[str, Taint], str]
 ) -> JsonObject:
+    return _whole(device, _encode_body(device), version, times)
+
+
+def _whole(
+    device: Device, body: JsonObject, version: str, times: Mapping[tuple[str, Taint], str]
+) -> JsonObject:
+    if device.taints:
+        taints = [_encode_taint(t, times.get((device.name, t))) for t in device.taints]
+        body = {**body, "taints": taints}
+    return (
+        {"name": device.name, "basic": body}
+        if version == "v1beta1"
+        else {"name": device.name, **body}
+    )
+
+
+def _shares_body(one: Device, other: Device) -> bool:
+    return (
+        one.attributes is other.attributes
+        and one.capacity is other.capacity
+        and one.consumes is other.consumes
+    )
+
+
+def _encode_body(device: Device) -> JsonObject:
+    """All of it but its taints, whose times are not part of the device."""
     body: JsonObject = {}
     if device.attributes:
         body["attributes"] = {name: _encode_attribute(a) for name, a in device.attributes}
@@ -188,13 +215,7 @@ def _encode_device(
             {"counterSet": c.counter_set, "counters": _counters(c.counters)}
             for c in device.consumes
         ]
-    if device.taints:
-        body["taints"] = [_encode_taint(t, times.get((device.name, t))) for t in device.taints]
-    return (
-        {"name": device.name, "basic": body}
-        if version == "v1beta1"
-        else {"name": device.name, **body}
-    )
+    return body
 
 
 def _encode_attribute(attribute: Attribute) -> JsonObject:
@@ -216,6 +237,19 @@ def _encode_taint(taint: Taint, added: str | None) -> JsonObject:
     if added:
         obj["timeAdded"] = added
     return obj
+
+
+def _timeless(spec: JsonObject) -> JsonObject:
+    return {**spec, "devices": [_without_times(d) for d in spec.get("devices") or ()]}
+
+
+def _without_times(device: JsonObject) -> JsonObject:
+    if "basic" in device:
+        return {**device, "basic": _without_times(device["basic"])}
+    if "taints" not in device:
+        return device
+    taints = [{k: v for k, v in t.items() if k != "timeAdded"} for t in device["taints"]]
+    return {**device, "taints": taints}
 
 
 def _decode_taint(obj: Mapping[str, Any]) -> Taint:

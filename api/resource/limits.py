@@ -73,6 +73,16 @@ def problems(pool: Pool) -> Iterator[str]:
             yield from _counter_problems(device, sets)
 
 
+def taint_problems(pool: Pool) -> Iterator[str]:
+    """What taints alone can break: all there is to check where the pool is fine without them."""
+    for each in pool.slices:
+        tainted = [d for d in each.devices if d.taints]
+        if tainted:
+            yield from _size_problems(each)
+        for device in tainted:
+            yield from _taint_problems(device)
+
+
 def _doubles(what: str, names: Iterable[str]) -> Iterator[str]:
     yield from (f"{what} {n!r} occurs {k} times" for n, k in Counter(names).items() if k > 1)
 
@@ -82,11 +92,7 @@ def _slice_problems(each: Slice) -> Iterator[str]:
         yield f"slice name {each.name!r} is not a DNS subdomain"
     if each.devices and each.counter_sets:
         yield f"slice {each.name} holds devices and counter sets; they need slices of their own"
-    most = MAX_DEVICES
-    if any(d.consumes or d.taints for d in each.devices):
-        most = MAX_DEVICES_WITH_COUNTERS_OR_TAINTS
-    if len(each.devices) > most:
-        yield f"slice {each.name} holds {len(each.devices)} devices; at most {most} are allowed"
+    yield from _size_problems(each)
     if len(each.counter_sets) > MAX_COUNTER_SETS:
         yield f"slice {each.name} holds {len(each.counter_sets)} counter sets, more than 8"
     for counters in each.counter_sets:
@@ -97,6 +103,14 @@ def _slice_problems(each: Slice) -> Iterator[str]:
         for name, _ in counters.counters:
             if not is_label(name):
                 yield f"counter {name!r} of counter set {counters.name} is not a DNS label"
+
+
+def _size_problems(each: Slice) -> Iterator[str]:
+    most = MAX_DEVICES
+    if any(d.consumes or d.taints for d in each.devices):
+        most = MAX_DEVICES_WITH_COUNTERS_OR_TAINTS
+    if len(each.devices) > most:
+        yield f"slice {each.name} holds {len(each.devices)} devices; at most {most} are allowed"
 
 
 def _device_problems(device: Device) -> Iterator[str]:
@@ -111,6 +125,11 @@ def _device_problems(device: Device) -> Iterator[str]:
     for name, attribute in device.attributes:
         if problem := _attribute_problem(attribute):
             yield f"{where}: attribute {name} {problem}"
+    yield from _taint_problems(device)
+
+
+def _taint_problems(device: Device) -> Iterator[str]:
+    where = f"device {device.name}"
     if len(device.taints) > MAX_TAINTS:
         yield f"{where} has {len(device.taints)} taints; at most {MAX_TAINTS} are allowed"
     for taint in device.taints:

@@ -99,9 +99,14 @@ class Device:
 
 
 def _sort(owner: object, field_name: str) -> None:
-    """JSON maps have no order; ours is by name, so that equal content is an equal value."""
+    """JSON maps have no order; ours is by name, so that equal content is an equal value.
+
+    What is in order stays the same object: a device with other taints shares the rest.
+    """
     pairs = getattr(owner, field_name)
-    object.__setattr__(owner, field_name, tuple(sorted(pairs, key=lambda pair: pair[0])))
+    ordered = tuple(sorted(pairs, key=lambda pair: pair[0]))
+    if ordered != pairs:
+        object.__setattr__(owner, field_name, ordered)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,8 +16,8 @@ which completes the pool instead of starting another round.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from api.resource.codec import NodeOwner, StoredSlice
 from api.resource.types import Device, Pool, Slice
@@ -114,28 +114,17 @@ def _difference(stored: StoredSlice, wanted: Slice, *, pool: Pool, owner: NodeOw
     return ""
 
 
-def _is_reorder(stored: StoredSlice, wanted: Slice) -> bool:
-    """The same devices, each as it is, in another order."""
-    if stored.content is None:
-        return False
-    have, want = stored.content.devices, wanted.devices
+def _may_mix(stored: StoredSlice, wanted: Slice) -> bool:
+    """A reader may see one beside older ones of the pool: order and taints alone differ."""
+    have = stored.content
     return (
-        stored.content.counter_sets == wanted.counter_sets
-        and len(have) == len(want)
-        and sorted(have, key=_name) == sorted(want, key=_name)
+        have is not None
+        and have.counter_sets == wanted.counter_sets
+        and len(have.devices) == len(wanted.devices)
+        and _lasting(have.devices) == _lasting(wanted.devices)
     )
 
 
-def _may_mix(stored: StoredSlice, wanted: Slice) -> bool:
-    """A reader may see one beside older ones of the pool: order and taints alone differ."""
-    if stored.content is None:
-        return False
-    return _is_reorder(replace(stored, content=_untainted(stored.content)), _untainted(wanted))
-
-
-def _untainted(content: Slice) -> Slice:
-    return replace(content, devices=tuple(replace(d, taints=()) for d in content.devices))
-
-
-def _name(device: Device) -> str:
-    return device.name
+def _lasting(devices: Iterable[Device]) -> Mapping[str, object]:
+    """What each is, whatever its place and its taints."""
+    return {d.name: (d.attributes, d.capacity, d.consumes) for d in devices}

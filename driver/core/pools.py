@@ -15,6 +15,7 @@ from api.resource.limits import (
     MAX_COUNTER_SETS,
     MAX_DEVICES_WITH_COUNTERS_OR_TAINTS,
     problems,
+    taint_problems,
 )
 from api.resource.types import CounterSet, Device, Pool, Slice, Taint
 from driver.core.choices import DEFAULT, Choices
@@ -70,7 +71,8 @@ def offer(
         return pool
     tainted = [_with_taints(s, taints or {}) for s in pool.slices]
     pool = replace(pool, slices=_with_kept(tainted, lost))
-    if broken := list(problems(pool)):
+    rules = taint_problems if described.sound and not lost else problems
+    if broken := list(rules(pool)):
         raise ContractError(
             f"pool {pool.name} is not published, it would break the API: " + "; ".join(broken)
         )

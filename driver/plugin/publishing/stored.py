@@ -2,14 +2,14 @@
 
 Why it exists: a look comes after each allocation, and what is stored changes far less often than
 that; to decode a slice of 64 devices costs more than to order all of them. What we have just
-written is known without decoding: the server returns it as we sent it.
+written is known without decoding: the server returns it as we sent it, with times of taints.
 
 Must not know why something is written.
 """
 
 from __future__ import annotations
 
-from api.resource.codec import StoredSlice, decode_stored
+from api.resource.codec import StoredSlice, decode_stored, keeps
 from api.resource.types import Slice
 from driver.ports.kube import JsonObject, Reflector
 
@@ -35,7 +35,7 @@ class StoredSlices:
 
     def wrote(self, sent: JsonObject, answer: JsonObject, wanted: Slice) -> None:
         """Take in a write of ours before the watch tells of it. `sent` is `wanted`, encoded."""
-        if answer["spec"] == sent["spec"]:
+        if keeps(answer, sent):
             self._known[_version(answer)] = decode_stored(answer, content=wanted)
         self._reflector.observe(answer)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from api.resource.codec import DeviceEncoder, NodeOwner, decode_stored, encode_slice
+from api.resource.codec import DeviceEncoder, NodeOwner, decode_stored, encode_slice, keeps
 from api.resource.types import (
     Consumption,
     CounterSet,
@@ -215,12 +215,30 @@ def test_a_rewrite_keeps_what_others_put_into_the_metadata_and_corrects_the_owne
     }
 
 
-def test_a_device_that_comes_again_is_encoded_once_and_reads_the_same():
+def test_a_device_that_comes_again_is_encoded_once_and_reads_the_same_with_other_taints_too():
     encoder = DeviceEncoder()
-    calm = Slice(name="s-01", devices=(replace(DEVICE, taints=()),))
-    first, again = (encode(calm, encoder=encoder) for _ in range(2))
+    calm, sick = (
+        Slice(name="s-01", devices=(replace(DEVICE, taints=taints),)) for taints in ((), (FAULT,))
+    )
+    first, again, withheld = (encode(s, encoder=encoder) for s in (calm, calm, sick))
     assert first == again == encode(calm)
-    assert first["spec"]["devices"][0] is again["spec"]["devices"][0]
+    assert withheld == encode(sick)
+    bodies = [each["spec"]["devices"][0]["attributes"] for each in (first, again, withheld)]
+    assert bodies[0] is bodies[1] is bodies[2]
+
+
+@pytest.mark.parametrize("version", ["v1", "v1beta1"])
+def test_times_of_taints_are_all_that_a_server_may_fill_in(version: str):
+    sick = Slice(
+        name="s-01", devices=(replace(DEVICE, taints=(FAULT,)), replace(DEVICE, name="gpu-1"))
+    )
+    sent, stored = (encode(sick, version) for _ in range(2))
+    device = stored["spec"]["devices"][0]
+    device.get("basic", device)["taints"][0]["timeAdded"] = "2026-01-02T03:04:05Z"
+    assert stored != sent
+    assert keeps(stored, sent)
+    device.get("basic", device)["taints"] = []
+    assert not keeps(stored, sent)
 
 
 def test_what_changed_is_encoded_anew():
