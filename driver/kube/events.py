@@ -24,6 +24,10 @@ log = logging.getLogger(__name__)
 
 MAX_NOTE: Final = 1024
 WAITING: Final = 100
+_LINGER: Final = 0.25
+"""Seconds that an event waits after a pause: what it tells of is being written to the same server,
+which then has nothing else to do for us.
+"""
 _CLUSTER_SCOPED: Final = "default"
 """The namespace of events about objects that have none."""
 
@@ -67,7 +71,7 @@ class Recorder:
             target=self._end_when, args=(stop,), name="end events", daemon=True
         )
         closer.start()
-        while (event := self._queue.get()) is not None:
+        while (event := self._next(stop)) is not None:
             try:
                 self._api.create(EVENTS, event)
             except KubeError as error:
@@ -76,6 +80,13 @@ class Recorder:
                     "event not stored", extra={"reason": event["reason"], "error": str(error)}
                 )
         closer.join()
+
+    def _next(self, stop: threading.Event) -> JsonObject | None:
+        idle = self._queue.empty()
+        event = self._queue.get()
+        if idle and event is not None:
+            stop.wait(_LINGER)
+        return event
 
     def _end_when(self, stop: threading.Event) -> None:
         stop.wait()

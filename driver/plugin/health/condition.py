@@ -28,6 +28,8 @@ log = Log(__name__)
 CONDITION: Final = "GPUReady"
 HEARTBEAT: Final = 300.0
 """Seconds; as often as the kubelet's own status without a change."""
+_LINGER: Final = 0.5
+"""Seconds that a change waits: slices go to the server first, and many faults are one write."""
 _MANAGER: Final = "tessera-health"
 _TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
 
@@ -76,7 +78,8 @@ class NodeCondition:
     def run(self, stop: threading.Event) -> None:
         pause: float | None = None
         while not stop.is_set():
-            self._wakeup.wait(pause)
+            if self._wakeup.wait(pause):
+                stop.wait(_LINGER)
             if stop.is_set():
                 return
             pause = self.write()

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import TypeVar
 
 from api.resource.types import Taint, TaintEffect
 from driver.core.health.explain import explain, summary
@@ -22,6 +23,7 @@ from driver.core.health.taints import taints
 from driver.core.ids import DeviceName, GpuUuid, PoolName
 from driver.ports.kubelet import DeviceHealth, DeviceState
 
+Made = TypeVar("Made")
 Taints = Mapping[DeviceName, tuple[Taint, ...]]
 
 _SHOWN = {
@@ -110,12 +112,15 @@ class Judged:
             if judgements.devices.keys() != before.devices.keys():
                 self._room = _SAVED
             if not same:
-                self._feed = self._told_now(judgements)
                 self._wanted = self._tainted(judgements)
+        # The scheduler first: all others only tell of it.
+        pause = self.settle()
         if not same:
+            with self._lock:
+                self._feed = self._told_now(judgements)
             for on_change in self._told:
                 on_change()
-        return self.settle()
+        return pause
 
     def settle(self) -> float | None:
         """Let taints that were held back go, if it is time."""
@@ -133,21 +138,18 @@ class Judged:
         return None
 
     def _tainted(self, judgements: Judgements) -> Taints:
-        return {
-            device: found
-            for device, judgement in judgements.devices.items()
-            if (found := taints(judgement, self._driver, self._ending))
-        }
+        found = _each(judgements, lambda j: taints(j, self._driver, self._ending))
+        return {device: made for device, _, made in found if made}
 
     def _told_now(self, judgements: Judgements) -> tuple[DeviceHealth, ...]:
         before = {each.device: each for each in self._feed}
         return tuple(
-            self._health(device, judgement, before.get(device))
-            for device, judgement in judgements.devices.items()
+            self._health(device, judgement, message, before.get(device))
+            for device, judgement, message in _each(judgements, _message)
         )
 
     def _health(
-        self, device: DeviceName, judgement: Judgement, before: DeviceHealth | None
+        self, device: DeviceName, judgement: Judgement, message: str, before: DeviceHealth | None
     ) -> DeviceHealth:
         state = _SHOWN[judgement.state]
         since = before.since if before and before.state is state else None
@@ -156,8 +158,20 @@ class Judged:
             device=device,
             state=state,
             since=since or judgement.since or self._wall(),
-            message=_message(judgement),
+            message=message,
         )
+
+
+def _each(
+    judgements: Judgements, make: Callable[[Judgement], Made]
+) -> Iterator[tuple[DeviceName, Judgement, Made]]:
+    """What is made of each device's judgement; once for all that rest on the same reasons."""
+    known: dict[tuple[int, ...], Made] = {}
+    for device, judgement in judgements.devices.items():
+        reasons = tuple(map(id, judgement.reasons))
+        if reasons not in known:
+            known[reasons] = make(judgement)
+        yield device, judgement, known[reasons]
 
 
 def _withholds_more(wanted: Taints, published: Taints) -> bool:

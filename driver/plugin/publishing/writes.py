@@ -6,8 +6,8 @@ Must not know where the wanted pool comes from.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol
+from concurrent.futures import ThreadPoolExecutor, wait
+from typing import Final, Protocol
 
 from api.resource.codec import DeviceEncoder, NodeOwner, StoredSlice, encode_slice
 from api.resource.types import Pool, Slice
@@ -20,6 +20,9 @@ from driver.ports.kube import JsonObject, KubeApi
 from driver.ports.resources import NODES
 
 log = Log(__name__)
+
+_AT_ONCE: Final = 8
+"""Writes side by side; a node has fewer slices that change in place."""
 
 
 class WriteMetrics(Protocol):
@@ -47,6 +50,7 @@ class SliceWriter:
         self._answered = answered
         self._owner: NodeOwner | None = None
         self._encoder = DeviceEncoder()
+        self._threads = ThreadPoolExecutor(_AT_ONCE, "slice writer")
 
     def write(
         self, pool: Pool, stored: Collection[StoredSlice], served: Served, into: StoredSlices
@@ -54,8 +58,8 @@ class SliceWriter:
         writes = self._plan(pool, stored)
         if len(writes) > 1 and self._only_in_place(writes):
             # Whichever mixture a reader sees, each device is in it once; so none need wait.
-            with ThreadPoolExecutor(len(writes), "slice writer") as threads:
-                done = [threads.submit(self._execute, w, pool, served, into) for w in writes]
+            done = [self._threads.submit(self._execute, w, pool, served, into) for w in writes]
+            wait(done)
             for each in done:
                 each.result()
         else:
