@@ -1,8 +1,9 @@
 """What is in use on this node, from the claims that the scheduler allocated and our own ledger.
 
-Why it exists: the order of devices follows allocations, not preparations; and three things take
-slots without an allocation: a claim that still runs here although its object is gone, an instance
-that somebody else made, and a GPU that waits for a reset. Must not know the API's objects.
+Why it exists: the order of devices follows allocations, not preparations; and there is more that
+takes slots than allocations of devices that are offered: a claim that still runs here although its
+object is gone, a device in use that is not offered any more, an instance that somebody else made,
+and a GPU that waits for a reset. Must not know the API's objects.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from driver.core.boards import kept_taint, kept_whole
 from driver.core.capacity import table
 from driver.core.choices import Choices
 from driver.core.devices import EVERY_SLOT, Allocatable, LatePartition
-from driver.core.geometry import Offer
+from driver.core.geometry import Geometry, Offer
 from driver.core.ids import DeviceName, GpuUuid
 from driver.core.inventory import Inventory
 from driver.core.ledger import Entry
-from driver.core.names import read_late_name
+from driver.core.names import is_of_gpu, read_partition_name
 from driver.core.occupancy import Live, Partition, Whole
 
 
@@ -41,6 +42,7 @@ def live_state(
     """`allocated`: the devices of this pool that claims name, whatever their age."""
     partitions: set[Partition] = set()
     whole: set[GpuUuid] = set()
+    unlisted: dict[GpuUuid, int] = {}
     for name in allocated:
         device = inventory.devices.get(name)
         match device.ref if device is not None else None:
@@ -48,24 +50,59 @@ def live_state(
                 partitions.add(partition)
             case Whole(gpu=gpu):
                 whole.add(gpu)
+            case None:
+                _add(unlisted, _places_of(inventory, name))
     taken: dict[GpuUuid, int] = {}
-    for entry in entries:
-        for holding in entry.holdings:
-            if holding.device in allocated or holding.admin_access:
-                continue
-            device = inventory.devices.get(holding.device)
-            if isinstance(device, LatePartition):
-                partitions.add(device.place)
-            else:
-                taken[holding.gpu] = taken.get(holding.gpu, 0) | _slots(
-                    holding.mask, inventory, holding.gpu
-                )
+    for holding in (h for entry in entries for h in entry.holdings if not h.admin_access):
+        device = inventory.devices.get(holding.device)
+        if device is None:
+            _add(unlisted, {holding.gpu: _slots(holding.mask, inventory, holding.gpu)})
+        elif holding.device in allocated:
+            continue
+        elif isinstance(device, LatePartition):
+            partitions.add(device.place)
+        else:
+            _add(taken, {holding.gpu: _slots(holding.mask, inventory, holding.gpu)})
+    _add(taken, unlisted)
+    boards = {b.uuid for b in inventory.boards}
     for each in foreign:
-        taken[each.gpu] = taken.get(each.gpu, 0) | _slots(each.slots, inventory, each.gpu)
+        _add(taken, {each.gpu: _slots(each.slots, inventory, each.gpu)})
     for gpu, assigned in inventory.modes.items():
         if assigned.withheld_reason:
-            taken[gpu] = taken.get(gpu, 0) | _slots(EVERY_SLOT, inventory, gpu)
-    return Live(partitions=frozenset(partitions), whole=frozenset(whole), withheld=taken)
+            _add(taken, {gpu: _slots(EVERY_SLOT, inventory, gpu)})
+    return Live(
+        partitions=frozenset(partitions),
+        whole=frozenset(whole),
+        withheld=taken,
+        unlisted={gpu: mask for gpu, mask in unlisted.items() if gpu in boards},
+    )
+
+
+def _add(taken: dict[GpuUuid, int], more: Mapping[GpuUuid, int]) -> None:
+    for gpu, mask in more.items():
+        taken[gpu] = taken.get(gpu, 0) | mask
+
+
+def _places_of(inventory: Inventory, name: DeviceName) -> Mapping[GpuUuid, int]:
+    """What a device that is not offered takes, by its name; all of its GPU where that does not say.
+    Nothing on a GPU that an administrator cut: devices exclude nothing there.
+    """
+    for board in inventory.boards:
+        if is_of_gpu(name, board.uuid):
+            mask = _named_slots(inventory.gpus[board.uuid].mig.geometry, name)
+            return {board.uuid: _slots(mask, inventory, board.uuid)}
+    return {}
+
+
+def _named_slots(geometry: Geometry | None, name: DeviceName) -> int:
+    read = read_partition_name(name)
+    places = (
+        placement.mask
+        for profile in (geometry.profiles if geometry and read else ())
+        for placement in profile.placements
+        if read and (profile.label, placement.start) == (read.label, read.start)
+    )
+    return next(places, EVERY_SLOT)
 
 
 def _slots(mask: int, inventory: Inventory, gpu: GpuUuid) -> int:
@@ -77,22 +114,19 @@ def _slots(mask: int, inventory: Inventory, gpu: GpuUuid) -> int:
         return table(offer).all_slots
     facts = inventory.gpus.get(gpu)
     geometry = facts.mig.geometry if facts else None
-    return mask & (geometry.all_slots if geometry else 1)
+    return mask & geometry.all_slots if geometry else int(mask != 0)
 
 
 def find_foreign(inventory: Inventory, entries: Iterable[Entry]) -> tuple[Foreign, ...]:
-    """Instances on dynamic GPUs that no entry explains, by place: ids are used again.
-
-    After a change of the binding, what was made before is not counted where the new devices are.
+    """Instances that no entry explains, on GPUs that we cut or offer as a whole; by place: ids are
+    used again. The entry of a device that is not offered any more explains nothing: no counter need
+    say that its slots are taken.
     """
-    late = _late(inventory)
     ours = {
         (h.gpu, h.slot.start, h.slot.size)
         for e in entries
         for h in e.holdings
-        if h.slot is not None
-        and h.slot.ours
-        and (read_late_name(h.device) is not None) == (h.gpu in late)
+        if h.slot is not None and h.slot.ours and h.device in inventory.devices
     }
     boards = {b.uuid for b in inventory.boards}
     return tuple(
@@ -116,7 +150,7 @@ def withholding_taints(
     reserved = kept_whole(inventory.boards, live, choices.min_whole_gpus)
     found: dict[DeviceName, tuple[Taint, ...]] = {}
     for name, device in inventory.devices.items():
-        taints = [*_reasons(inventory, device, foreign, driver)]
+        taints = [*_reasons(inventory, live, device, foreign, driver)]
         if device.gpu.uuid in reserved and isinstance(device.ref, Partition):
             taints.append(kept_taint(driver))
         if taints:
@@ -125,11 +159,16 @@ def withholding_taints(
 
 
 def _reasons(
-    inventory: Inventory, device: Allocatable, foreign: Collection[Foreign], driver: str
+    inventory: Inventory,
+    live: Live,
+    device: Allocatable,
+    foreign: Collection[Foreign],
+    driver: str,
 ) -> Iterable[Taint]:
     if inventory.modes[device.gpu.uuid].withheld_reason:
         yield _no_schedule(driver, "mig-mode", "pending")
-    if any(f.gpu == device.gpu.uuid and f.slots & device.slots for f in foreign):
+    others = (f.slots for f in foreign if f.gpu == device.gpu.uuid)
+    if any(device.slots & slots for slots in (live.unlisted.get(device.gpu.uuid, 0), *others)):
         yield _no_schedule(driver, "foreign", "instance")
 
 

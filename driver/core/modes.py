@@ -164,6 +164,12 @@ def _withheld(mig: MigState, mode: Mode) -> str:
     if mig.enabled != mig.pending:
         now, then = ("on", "off") if mig.enabled else ("off", "on")
         return f"MIG mode is {now} and will be {then} after a reset; reset the GPU, or set it back"
+    if mig.enabled and mig.geometry is None:
+        return (
+            "MIG mode is on, but NVML tells no profile, so it cannot be told what runs there; see"
+            " the log for what failed. It is asked again at each rescan; if nothing runs there, MIG"
+            " mode can be switched off (`nvidia-smi -mig 0`)"
+        )
     if mode is Mode.STATIC and not mig.enabled:
         return "MIG mode is off, so there are no partitions; switch it on (`nvidia-smi -mig 1`)"
     return ""

@@ -18,7 +18,7 @@ from driver.core.snapshot import InstanceFacts, LostGpu, NodeSnapshot
 from driver.plugin.discover import Discovery
 from driver.plugin.node import Hardware
 from driver.plugin.supervise import Wakeup
-from tests.plugin.nodes import mig_gpu, mig_snapshot
+from tests.plugin.nodes import mig_gpu, mig_snapshot, partition
 from tests.plugin.stubs import Library, gpu, snapshot
 
 Entries = Callable[[], Mapping[ClaimUID, Entry]]
@@ -145,7 +145,7 @@ def entry_at(start: int, *, boot: str = "boot-1") -> Entry:
     holding = Holding(
         request="r",
         pool=PoolName("p"),
-        device=DeviceName(f"d-{start}"),
+        device=DeviceName(partition(0, "1g.10gb", start)),
         gpu=gpu(0).uuid,
         cdi_id=CdiId("c"),
         slot=Slot(profile="1g.10gb", start=start, size=1, ours=True),

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
 from api.resource.types import Taint, TaintEffect
+from driver.core.choices import Choices
 from driver.core.ids import DeviceName
 from driver.core.live import Foreign
+from driver.core.modes import Mode, Rule
+from driver.core.snapshot import GpuFacts, MigState
 from hack.fakeapi.faults import Answer
+from hack.fakeapi.scheduler import Unschedulable
 from hack.fakeapi.strategy import Settings
 from tests.plugin.nodes import mig_gpu, partition
 from tests.plugin.publishing import Bench, Make
@@ -143,3 +148,29 @@ def test_where_nothing_can_be_tried_the_first_write_tells(make: Make) -> None:
     bench.writes()
     bench.look()
     assert bench.writes() == 0
+
+
+BLIND = MigState(capable=True, enabled=True, pending=True, switchable=True)
+
+
+@pytest.mark.parametrize(
+    ("now", "choices"),
+    [
+        (mig_gpu(0), Choices(rules=(Rule(mode=Mode.FULL, index=0),))),
+        (replace(mig_gpu(0), mig=BLIND), Choices()),
+        (mig_gpu(0), Choices(profiles=("1g.10gb+me",))),
+    ],
+    ids=["mode full", "not to be read", "profile not listed"],
+)
+def test_a_partition_in_use_keeps_its_gpu_also_when_a_new_plugin_does_not_offer_it(
+    make: Make, now: GpuFacts, choices: Choices
+) -> None:
+    (held,) = make(mig_gpu(0)).allocate("1g.10gb")
+    bench = make(now, choices=choices)
+    assert bench.heard.acquire(timeout=10)  # of what was allocated before
+    assert held in published(bench)
+    with pytest.raises(Unschedulable):
+        bench.allocate("gpu")
+    bench.release("c0")
+    bench.look()
+    assert held not in published(bench)

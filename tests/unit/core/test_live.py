@@ -2,10 +2,12 @@
 
 import pytest
 
+from driver.core.boards import kept_whole
 from driver.core.choices import Choices
-from driver.core.inventory import build_inventory
+from driver.core.inventory import build_inventory, without_counters
 from driver.core.live import Foreign, find_foreign, live_state, withholding_taints
 from driver.core.modes import Mode, Rule
+from driver.core.names import late_name
 from driver.core.occupancy import NOTHING, Live
 from tests.unit.core.given import DRIVER, cut, entry, gpu, instance, part, snapshot, uuid
 from tests.unit.core.given_mig import live
@@ -34,7 +36,7 @@ def held(*devices, **how):
         ((), (held(SMALL),), (Foreign(gpu=uuid(0), instance=3, slots=3),), live(
             withheld={0: 0b0100_0011}
         )),
-        (("gpu-0000000f", "gpu-00000000-mig-9g90gb-0"), (), (), live()),
+        (("gpu-0000000f", "gpu-0000000f-mig-1g10gb-0"), (), (), live()),
     ],
     ids=[
         "idle", "partitions", "whole", "allocated and prepared", "only prepared",
@@ -43,6 +45,49 @@ def held(*devices, **how):
 )  # fmt: skip
 def test_what_is_in_use(allocated, entries, foreign, expected):
     assert live_state(NODE, allocated, entries, foreign) == expected
+
+
+FULL = Choices(rules=(Rule(mode=Mode.FULL, index=0),))
+LARGER = Choices(profiles=("2g.20gb", "3g.40gb"))
+BLIND = {"enabled": True, "pending": True, "geometry": None}
+
+
+@pytest.mark.parametrize(
+    ("changed", "taken", "overlapping"),
+    [
+        (build_inventory(snapshot(cut(0)), LARGER), 1 << 6, {part(0, "3g.40gb", 4), WHOLE}),
+        (build_inventory(snapshot(cut(0)), FULL), 1 << 6, {WHOLE}),
+        (build_inventory(snapshot(cut(0, **BLIND))), 1, {WHOLE}),
+        (without_counters(build_inventory(snapshot(cut(0)))), 1 << 6, {WHOLE}),
+    ],
+    ids=["profile not listed", "mode full", "not to be read", "no counters"],
+)
+@pytest.mark.parametrize(
+    ("allocated", "entries"),
+    [((SMALL,), ()), ((), (held(SMALL),)), ((SMALL,), (held(SMALL),))],
+    ids=["allocated", "prepared", "both"],
+)
+def test_what_is_in_use_takes_its_slots_also_when_its_device_is_not_offered_any_more(
+    changed, taken, overlapping, allocated, entries
+):
+    found = live_state(changed, allocated, entries, ())
+    assert found.unlisted == {uuid(0): taken}
+    assert found.withheld[uuid(0)] & taken
+    assert not found.partitions
+    foreign = {name for name, keys in tainted(changed, state=found).items() if "foreign" in keys}
+    assert foreign == overlapping
+    assert uuid(0) not in kept_whole(changed.boards, found, 1)
+
+
+@pytest.mark.parametrize("name", [part(0, "9g.90gb", 0), late_name(WHOLE, "1g.10gb", 2)])
+def test_a_name_that_says_no_place_takes_its_whole_gpu(name):
+    assert live_state(NODE, (name,), (), ()).unlisted == {uuid(0): 0xFF}
+
+
+def test_where_an_administrator_cuts_what_is_gone_takes_nothing_from_the_others():
+    rules = (Rule(mode=Mode.STATIC, index=0),)
+    node = build_inventory(snapshot(cut(0, enabled=True, pending=True)), Choices(rules=rules))
+    assert not live_state(node, (SMALL,), (held(SMALL),), ()).unlisted
 
 
 def test_a_gpu_that_waits_for_a_reset_is_taken_as_a_whole():
@@ -56,6 +101,8 @@ THERE = build_inventory(
         cut(1, instance("3g.40gb", 4, "MIG-b", number=5), enabled=True),
     )
 )
+LISTED = build_inventory(snapshot(cut(0), cut(1)), Choices(profiles=("1g.10gb+me",)))
+LISTED_ONLY = part(1, "1g.10gb+me", 4)
 RULES = (Rule(mode=Mode.STATIC, index=0), Rule(mode=Mode.EXCLUDED, index=1))
 
 
@@ -68,8 +115,9 @@ RULES = (Rule(mode=Mode.STATIC, index=0), Rule(mode=Mode.EXCLUDED, index=1))
         ((entry("a", THERE, part(0, "1g.20gb", 6)),), {(0, 1), (0, 2), (1, 5)}),
         ((entry("a", THERE, SMALL, admin=True),), {(0, 1), (0, 2), (1, 5)}),
         ((entry("a", THERE, WHOLE),), {(0, 1), (0, 2), (1, 5)}),
+        ((entry("a", LISTED, LISTED_ONLY), entry("b", THERE, SMALL)), {(0, 2), (1, 5)}),
     ],
-    ids=["no claim", "one ours", "two ours", "another size", "only looked at", "whole"],
+    ids=["no claim", "one ours", "two ours", "another size", "only looked at", "whole", "unlisted"],
 )
 def test_an_instance_is_foreign_unless_a_claim_holds_exactly_its_place(entries, foreign):
     found = find_foreign(THERE, entries)

@@ -96,6 +96,14 @@ def test_a_static_gpu_without_mig_mode_says_what_it_waits_for():
     assert not mode_of(gpu(1, mig=TURNING_ON), Rule(mode=Mode.EXCLUDED, index=1)).withheld_reason
 
 
+@pytest.mark.parametrize("switchable", [True, False])
+def test_a_gpu_in_mig_mode_of_which_nothing_can_be_read_is_withheld(switchable):
+    mig = MigState(capable=True, enabled=True, pending=True, switchable=switchable)
+    found = mode_of(gpu(1, mig=mig))
+    assert found.mode is (Mode.FULL if switchable else Mode.STATIC)
+    assert "it cannot be told what runs there; see the log" in found.withheld_reason
+
+
 def test_two_rules_for_one_gpu_are_refused_with_both_of_them():
     rules = [Rule(mode=Mode.FULL, product="H100"), Rule(mode=Mode.STATIC, index=1)]
     assert assign([gpu(2, mig=HOPPER)], rules)[uuid(2)].mode is Mode.FULL
