@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from driver.core.errors import InUse, NoResources, NotFound, NotSupported, NvmlError
 from driver.core.geometry import MigProfile, Placement
@@ -14,6 +15,9 @@ from driver.core.ids import GpuUuid
 from driver.core.ledger import Made
 from driver.core.snapshot import ComputeFacts, InstanceFacts
 from driver.ports.nvml import MigMode
+from driver.state.thread_locks import ThreadLocks
+
+CHANGES = ("set_mode", "create", "create_compute", "destroy_compute", "destroy")
 
 
 @dataclass
@@ -102,6 +106,23 @@ class MemoryMig:
         found = self._find(gpu, instance)
         assert callable(change)
         self.held[gpu][self.held[gpu].index(found)] = change(found)
+
+
+class LockedMig:
+    """The same for a plugin, which may ask for a change only while it holds that GPU's lock."""
+
+    def __init__(self, mig: MemoryMig, locks: ThreadLocks) -> None:
+        self._mig = mig
+        self._locks = locks
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._mig, name)
+
+        def locked(gpu: GpuUuid, *args: Any, **kwargs: Any) -> Any:
+            assert f"gpu {gpu}" in self._locks._holders, f"{name} on {gpu} without its lock"
+            return method(gpu, *args, **kwargs)
+
+        return locked if name in CHANGES else method
 
 
 def error(kind: type[NvmlError], call: str, code: int) -> NvmlError:

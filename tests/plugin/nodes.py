@@ -19,9 +19,10 @@ from driver.plugin.preparing.turns import Turns
 from driver.plugin.served import ServedVersion
 from driver.ports.kube import JsonObject, KubeApi
 from driver.ports.kubelet import ClaimRef, Failure, PrepareAnswer
+from driver.ports.nvml import MigLibrary
 from driver.state.thread_locks import ThreadLocks
 from tests.data.mig_boards import H100
-from tests.plugin.mig import MemoryMig
+from tests.plugin.mig import LockedMig, MemoryMig
 from tests.plugin.stubs import (
     DRIVER,
     NODE,
@@ -69,7 +70,8 @@ class MigNode:
         self.prepared: list[Entry] = []
         self.hardware = hardware = Hardware()
         hardware.found(build_inventory(mig_snapshot(mig_gpu(0), mig_gpu(1)), Choices()))
-        locks = ThreadLocks()
+        self.locks = locks = ThreadLocks()
+        self.library = cast("MigLibrary", LockedMig(self.mig, locks))
         self.claims = Claims(
             identity=Identity(driver=DRIVER, node=NODE, boot_id=boot),
             hardware=hardware,
@@ -78,7 +80,7 @@ class MigNode:
             ledger=self.ledger,
             cdi=self.cdi,
             driver_root=self.root,
-            partitions=Partitions(self.mig, wait=lambda _: None),
+            partitions=Partitions(self.library, wait=lambda _: None),
             locks=GpuLocks(locks),
             turns=Turns(locks),
             on_prepared=self.prepared.append,

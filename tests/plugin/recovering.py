@@ -21,7 +21,6 @@ from driver.plugin.supervise import Wakeup
 from driver.ports.events import Reason
 from driver.ports.kube import JsonObject, KubeApi
 from driver.ports.kubelet import ClaimRef
-from driver.state.thread_locks import ThreadLocks
 from tests.plugin.nodes import MigNode
 from tests.plugin.stubs import DRIVER, NODE, claim
 
@@ -54,7 +53,6 @@ class Node(MigNode):
         self.told = Told()
         self.now = 1000.0
         self.followed: dict[ClaimUID, JsonObject] = {}
-        self.locks = ThreadLocks()
         self.recovery = self.recovery_of(self.hardware, boot)
 
     def recovery_of(self, hardware: Hardware, boot: str) -> Recovery:
@@ -78,7 +76,7 @@ class Node(MigNode):
             ledger=self.ledger,
             cdi=self.cdi,
             library=self.mig,
-            partitions=Partitions(self.mig, wait=lambda _: True),
+            partitions=Partitions(self.library, wait=lambda _: True),
             locks=GpuLocks(self.locks, patience=0),
             turns=Turns(self.locks),
             metrics=self.told,

@@ -168,6 +168,14 @@ def test_a_claim_that_was_allocated_anew_gives_its_old_partition_up() -> None:
     assert [i.placement.start for i in node.instances()] == [4]
 
 
+def test_also_on_another_gpu_under_the_lock_of_each() -> None:
+    node = MigNode()
+    node.prepare(node.add(claim("a", SMALL)))
+    ref = node.add(claim("a", partition(1, "1g.10gb", 0)))
+    assert isinstance(node.prepare(ref), tuple)
+    assert (node.instances(0), len(node.instances(1))) == ([], 1)
+
+
 @pytest.mark.parametrize(
     ("held", "wanted"),
     [(SMALL, device(0)), (device(0), SMALL), (SMALL, partition(0, "4g.40gb", 0))],

@@ -177,7 +177,8 @@ class Claims:
             return known
         intent = read_intent(claim, uid=ref.uid, driver=driver, pool=pool, inventory=inventory)
         self._check_health(intent)
-        return self._hand_out_when_free(intent, inventory, deadline)
+        gpus = {*intent.gpus, *(known.gpus if known else ())}
+        return self._hand_out_when_free(intent, gpus, inventory, deadline)
 
     def _check_health(self, intent: Intent) -> None:
         """A claim that was prepared before keeps what it has; a new one gets nothing that is sick.
@@ -199,14 +200,16 @@ class Claims:
         return whole
 
     def _hand_out_when_free(
-        self, intent: Intent, inventory: Inventory, deadline: Deadline
+        self, intent: Intent, gpus: Collection[GpuUuid], inventory: Inventory, deadline: Deadline
     ) -> Entry:
-        """The request to the API is over: what is under a GPU's lock concerns that GPU alone."""
+        """The request to the API is over: what is under a GPU's lock concerns that GPU alone.
+        `gpus`: also those of a former allocation, which is taken apart.
+        """
         name = f"claim {intent.namespace}/{intent.name}"
         while True:
             with self._released:
                 releases = self._releases
-            with self._locks.held(intent.gpus, by=name, patience=deadline.left()):
+            with self._locks.held(gpus, by=name, patience=deadline.left()):
                 given = self._handout.give(intent, inventory, deadline)
             if isinstance(given, Entry):
                 return given

@@ -8,7 +8,7 @@ hold against a second plugin on the node as well.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
 
 from driver.core.errors import ClaimError
@@ -25,7 +25,7 @@ class GpuLocks:
 
     @contextmanager
     def held(
-        self, gpus: Sequence[GpuUuid], *, by: str, patience: float | None = None
+        self, gpus: Collection[GpuUuid], *, by: str, patience: float | None = None
     ) -> Iterator[None]:
         """ClaimError names the GPU and the holder where it cannot be had in time. `patience`: where
         less is left of it.
