@@ -77,8 +77,14 @@ class CdiDir:
 
     def claims(self) -> frozenset[ClaimUID]:
         """By file name alone; whether the content is right is for `ensure` to see."""
-        names = (p.name for p in self._path.glob(f"{_PREFIX}*{_SUFFIX}"))
-        uids = (n.removeprefix(_PREFIX).removesuffix(_SUFFIX) for n in names)
+        try:
+            names = os.listdir(self._path)  # noqa: PTH208 - on the way of each preparation
+        except (FileNotFoundError, NotADirectoryError):
+            return frozenset()
+        except OSError as error:
+            raise state_error("cannot read", self._path, error) from error
+        ours = (n for n in names if n.startswith(_PREFIX) and n.endswith(_SUFFIX))
+        uids = (n.removeprefix(_PREFIX).removesuffix(_SUFFIX) for n in ours)
         return frozenset(ClaimUID(u) for u in uids if is_safe(u))
 
     def read(self, uid: ClaimUID) -> JsonValue | None:
@@ -86,7 +92,7 @@ class CdiDir:
         try:
             data = self._read(cdi_file(checked(uid)))
             return None if data is None else json.loads(data)
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
 
     def _read(self, name: str) -> bytes | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from driver.core.errors import GpuLost, NvmlError
+from driver.core.errors import GpuLost, NotFound, NotSupported, NvmlError, StateError
 from driver.core.ids import ClaimUID
 from driver.core.ledger import Phase
 from driver.plugin.node import Hardware
@@ -28,6 +28,17 @@ WHOLE = device(1)
 @pytest.fixture
 def node() -> Node:
     return Node()
+
+
+def test_a_cdi_folder_that_cannot_be_listed_stops_no_start(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken() -> None:
+        raise StateError("cannot read /cdi: Input/output error")
+
+    monkeypatch.setattr(node.cdi, "claims", broken)
+    node.recovery.begin()
+    assert node.recovery.look() == 300.0
 
 
 def test_where_all_is_well_nothing_is_done(node: Node) -> None:
@@ -215,6 +226,18 @@ def test_what_a_process_computes_on_is_left_until_it_ends(
     assert (node.told.orphans, len(node.cdi.specs)) == (1, 1)
     del node.mig.running[place]
     assert node.after(300) == [("take_back", "done")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "outcome"), [(NvmlError, "in_use"), (NotSupported, "done"), (NotFound, "done")]
+)
+def test_a_whole_gpu_is_given_on_only_if_the_driver_has_said_what_it_can(
+    node: Node, kind: type[NvmlError], outcome: str
+) -> None:
+    node.delete(node.run("a", WHOLE))
+    node.after(0)
+    node.mig.fail = {("processes", 1): error(kind, "processes", 999)}
+    assert node.after(GRACE) == [("take_back", outcome)]
 
 
 def test_a_partition_that_the_driver_calls_in_use_is_left_until_it_is_not(node: Node) -> None:

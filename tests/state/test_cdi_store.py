@@ -133,5 +133,15 @@ def test_a_file_is_read_back_and_what_is_no_json_is_nothing(tmp_path):
     store.ensure(UID, spec())
     assert store.read(UID) == spec()
     assert read_devices(store.read(UID), UID) == {h.device: h.uuid for h in ONE.holdings}
-    (tmp_path / cdi_file(UID)).write_text('{"cdiVersion": ')
-    assert store.read(UID) is None
+    for content in ('{"cdiVersion": ', "[" * 200_000):
+        (tmp_path / cdi_file(UID)).write_text(content)
+        assert store.read(UID) is None
+
+
+def test_a_folder_that_cannot_be_listed_is_an_error_with_its_name(tmp_path, monkeypatch):
+    def listdir(path):
+        raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+
+    monkeypatch.setattr(os, "listdir", listdir)
+    with pytest.raises(StateError, match=f"cannot read {tmp_path}: .*the disk failed"):
+        CdiDir(tmp_path).claims()

@@ -15,7 +15,14 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Final, Protocol, assert_never
 
-from driver.core.errors import ClaimError, InUse, NvmlError, StateError
+from driver.core.errors import (
+    ClaimError,
+    InUse,
+    NotFound,
+    NotSupported,
+    NvmlError,
+    StateError,
+)
 from driver.core.ids import ClaimUID, GpuUuid
 from driver.core.ledger import Entry
 from driver.core.recovery import (
@@ -267,10 +274,11 @@ class Recovery:
         self._on_change()
 
     def _user(self, entry: Entry) -> str:
-        """Which device of it is computed on, as a sentence.
+        """Which device of it is computed on, or may be, as a sentence.
 
         None seen is no proof (a driver may not show processes of other PID namespaces): a partition
-        is safe all the same, since it cannot be destroyed while it is open.
+        is safe all the same, since it cannot be destroyed while it is open. A failure to look is
+        none either, and a whole GPU has no such guard.
         """
         for holding in entry.holdings:
             if holding.admin_access:
@@ -280,9 +288,11 @@ class Recovery:
                 continue
             try:
                 count = self._library.processes(holding.gpu, made)
-            except NvmlError as error:
+            except (NotSupported, NotFound) as error:
                 log.info("processes cannot be seen", device=holding.device, reason=str(error))
                 continue
+            except NvmlError as error:
+                return f"processes on device {holding.device} cannot be seen now: {error}"
             if count:
                 return f"{count} processes compute on device {holding.device}"
         return ""
