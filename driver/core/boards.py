@@ -19,6 +19,7 @@ from driver.core.ids import GpuUuid
 from driver.core.late_binding import Safe, TooLarge, Unsafe, check
 from driver.core.late_counters import find_late_counters
 from driver.core.modes import Assigned, Mode
+from driver.core.names import unfit
 from driver.core.occupancy import Board, Live, Partition, states
 from driver.core.snapshot import GpuFacts, InstanceFacts
 
@@ -103,7 +104,13 @@ def _offers(gpus: Sequence[GpuFacts], profiles: Sequence[str] | None) -> dict[Gp
 
 
 def _expressible(offer: Offer) -> tuple[Offer | None, str]:
-    """No offer where counters cannot say it: an inexact one would admit what does not fit."""
+    """No offer where counters cannot say it, an inexact one would admit what does not fit; or where
+    its devices cannot be named: one bad name would cost the slices of all GPUs.
+    """
+    odd = unfit(names(offer.geometry.profiles))
+    for name in names(offer.profiles):
+        if name in odd:
+            return None, f"no partitions are published, MIG profile {name!r}: {odd[name]}"
     match find_late_counters(offer) if offer.late else find_counters(offer):
         case Inexpressible(reason=reason):
             return None, f"no partitions are published, they cannot be told by counters: {reason}"

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from api.resource.limits import MAX_SUBDOMAIN
+from api.resource.limits import MAX_SUBDOMAIN, is_label
 from driver.core.ids import CdiId, ClaimUID, DeviceName, GpuUuid, PoolName, SliceName
 
 CDI_VENDOR: Final = "tessera.dev"
@@ -22,6 +22,8 @@ POOL_SUFFIX: Final = "tessera"
 TRIED: Final = 99
 """The position of slices that are only tried, never stored."""
 _SHORT: Final = 8
+_LONGEST: Final = DeviceName(f"gpu-{'0' * 32}")
+_LAST: Final = 99
 _PARTITION: Final = re.compile(r"(gpu-[0-9a-f]+)-mig-([0-9]+g[0-9]+gb(?:-[a-z]+)?)-(n?)([0-9]+)")
 
 
@@ -74,6 +76,24 @@ def read_partition_name(name: str) -> PartitionName | None:
     if found is None or found[3]:
         return None
     return PartitionName(gpu=DeviceName(found[1]), label=found[2], start=int(found[4]))
+
+
+def unfit(profiles: Iterable[str]) -> dict[str, str]:
+    """The profiles of one board after which no device can be called, with the reason. Devices are
+    told by name alone: to claims, in the ledger, and after a restart.
+    """
+    all_profiles = list(profiles)
+    labels = Counter(map(profile_label, all_profiles))
+    found: dict[str, str] = {}
+    for profile in all_profiles:
+        label = profile_label(profile)
+        device = partition_name(_LONGEST, profile, _LAST)
+        read = read_partition_name(device)
+        if read is None or read.label != label or not is_label(device):
+            found[profile] = "no device can be called after it"
+        elif labels[label] > 1:
+            found[profile] = "its devices would be called as those of another profile"
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

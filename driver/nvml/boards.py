@@ -15,6 +15,7 @@ import pynvml
 from driver.core.errors import NotSupported, NvmlError
 from driver.core.geometry import Geometry, MigProfile, Placement
 from driver.core.ids import GpuUuid
+from driver.core.names import unfit
 from driver.nvml.calls import call, optional, probe
 from driver.nvml.compute import ComputeProfile, read_compute_profiles
 
@@ -126,15 +127,23 @@ def _read_placements(device: Any, profile_id: int, gpu: str) -> tuple[Placement,
 
 
 def _geometry(profiles: tuple[MigProfile, ...], gpu: str) -> Geometry | None:
+    odd = unfit(p.name for p in profiles if p.name and p.placements)
     usable: list[MigProfile] = []
     for profile in profiles:
-        if profile.name and profile.placements:
+        reason = odd.get(profile.name, "")
+        if not profile.name or not profile.placements:
+            reason = "the driver tells no name or no placement of it"
+        if not reason:
             usable.append(profile)
-        else:
-            log.warning(
-                "a MIG profile is not offered, the driver tells no name or no placement of it",
-                extra={"gpu": gpu, "profile": profile.name or f"index {profile.index}"},
-            )
+            continue
+        log.warning(
+            "a MIG profile is not offered",
+            extra={
+                "gpu": gpu,
+                "profile": profile.name or f"index {profile.index}",
+                "reason": reason,
+            },
+        )
     if not usable:
         return None
     slots = max(p.start + p.size for each in profiles for p in each.placements)

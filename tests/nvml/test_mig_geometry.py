@@ -99,18 +99,27 @@ def alter(node, name: str, /, **changed) -> None:
 
 @pytest.mark.parametrize(
     ("changed", "told"),
-    [({"name": ""}, "index 0"), ({"starts": ()}, "1g.10gb")],
-    ids=["no name", "no placement"],
+    [
+        ({"name": ""}, ["index 0"]),
+        ({"starts": ()}, ["1g.10gb"]),
+        ({"name": "1g.10gb NVL"}, ["1g.10gb NVL"]),
+        ({"name": "1g.10GB"}, ["1g.10GB"]),
+        ({"name": "1g.10gb.cc"}, ["1g.10gb.cc"]),
+        ({"name": "1g.10gb+me"}, ["1g.10gb+me", "1g.10gb+me"]),
+    ],
+    ids=["no name", "no placement", "space", "case", "suffix", "twice"],
 )
-def test_a_profile_that_nvml_does_not_fully_describe_is_left_out_with_one_line(
+def test_a_profile_that_cannot_be_offered_is_left_out_with_one_line(
     make_node, caplog, changed, told
 ) -> None:
     node = make_node("h100x2")
     alter(node, "1g.10gb", **changed)
     cut, whole = (gpu.mig.geometry for gpu in node.snapshot().gpus)
     node.snapshot()
-    assert cut == replace(whole, profiles=tuple(p for p in whole.profiles if p.name != "1g.10gb"))
-    assert [line.profile for line in caplog.records] == [told]
+    assert cut == replace(
+        whole, profiles=tuple(p for p in whole.profiles if p.name not in {"1g.10gb", *told})
+    )
+    assert [line.profile for line in caplog.records] == told
 
 
 def test_a_profile_that_no_version_of_ours_has_heard_of_is_taken_as_nvml_tells_it(

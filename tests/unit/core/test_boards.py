@@ -8,18 +8,23 @@ from api.resource.types import Taint, TaintEffect
 from driver.core.boards import Binding, NodeBoards, boards, check_binding, kept_taint, kept_whole
 from driver.core.errors import ConfigError
 from driver.core.geometry import Geometry, Placement, names
+from driver.core.inventory import build_inventory
 from driver.core.late_binding import TooLarge
 from driver.core.modes import Assigned, Mode, Rule, assign
 from driver.core.occupancy import Board, Partition
+from driver.core.pools import build_pool
 from driver.core.snapshot import ComputeFacts, GpuFacts, InstanceFacts, MigState
 from tests.data.mig_boards import A30, A100_40, H100
-from tests.unit.core.given import gpu, uuid
+from tests.unit.core.given import DRIVER, NODE, gpu, snapshot, uuid
 from tests.unit.core.given_mig import live, mixed, node
 
 HOPPER = MigState(capable=True, switchable=True, geometry=H100)
 AMPERE_ON = MigState(capable=True, enabled=True, pending=True, geometry=A100_40)
 WITHOUT = MigState(capable=False)
 COMPUTE = ComputeFacts(id=0, uuid="MIG-1")
+
+
+ODD = ("2g.20gb NVL", "2g.20gb_x", "2g.20GB", "2g.20gb.cc", f"2g.20gb+{'a' * 40}")
 
 
 def made(*gpus: GpuFacts, rules: tuple[Rule, ...] = (), profiles: list[str] | None = None):
@@ -90,6 +95,18 @@ def test_a_geometry_that_no_counters_express_leaves_the_full_gpu_and_a_reason():
     refused = made(gpu(3, mig=static))
     assert refused.static == (Board(uuid=uuid(3), full=False),)
     assert "cannot be told by counters" in refused.refused[uuid(3)]
+
+
+@pytest.mark.parametrize("name", [*ODD, "1g.10gb"])
+def test_a_gpu_whose_partitions_cannot_be_named_leaves_the_others_as_they_are(name):
+    odd = replace(H100.profile("2g.20gb"), name=name)
+    profiles = (*(p for p in H100.profiles if p.name != "2g.20gb"), odd)
+    one = gpu(1, mig=replace(HOPPER, geometry=Geometry(slots=8, profiles=profiles)))
+    found = made(one, gpu(2, mig=HOPPER))
+    assert [(b.full, b.partitions() > 0) for b in found.boards] == [(True, False), (True, True)]
+    assert repr(name) in found.refused[uuid(1)]
+    pool = build_pool(build_inventory(snapshot(one, gpu(2, mig=HOPPER))), driver=DRIVER, node=NODE)
+    assert len([d for s in pool.slices for d in s.devices]) == 2 + 17
 
 
 def instance(number: int, profile: str, start: int, compute: int = 1) -> InstanceFacts:
