@@ -24,7 +24,7 @@ WITHOUT = MigState(capable=False)
 COMPUTE = ComputeFacts(id=0, uuid="MIG-1")
 
 
-ODD = ("2g.20gb NVL", "2g.20gb_x", "2g.20GB", "2g.20gb.cc", f"2g.20gb+{'a' * 40}")
+ODD = ("2g.20gb NVL", "2g.20gb_x", "2g.20GB", "2g.20gb.cc", f"2g.{'2' * 40}gb")
 
 
 def made(*gpus: GpuFacts, rules: tuple[Rule, ...] = (), profiles: list[str] | None = None):
