@@ -1,9 +1,10 @@
 """Calls that may never return, made where they can be given up.
 
 Why it exists: a process in a driver that hangs cannot be ended, and neither can a thread. So each
-look at the GPUs is made in a thread of its own; who asked waits for it for a bounded time, then
-goes on and says so. What is given up is counted, and there is a bound: with that many threads
-hanging nothing new is tried.
+look at the GPUs is made in another thread; who asked waits for it for a bounded time, then goes on
+and says so. The thread is kept for the next look, unless it hangs: to make one costs more than many
+a look. What is given up is counted, and there is a bound: with that many threads hanging nothing
+new is tried.
 
 Must not know what is asked.
 """
@@ -11,7 +12,9 @@ Must not know what is asked.
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable
+from queue import SimpleQueue
 from typing import Final, Generic, TypeVar
 
 from driver.core.errors import CallHangs
@@ -46,6 +49,25 @@ class _Work(Generic[T]):
         return self._result[0]
 
 
+class _Worker:
+    """A thread that does one work after the other; it ends when nobody can ask it any more."""
+
+    def __init__(self) -> None:
+        self._asked: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        threading.Thread(target=_serve, args=(self._asked,), name="nvml-call", daemon=True).start()
+        # The thread must not hold the worker, or that would live for ever.
+        weakref.finalize(self, self._asked.put, None)
+
+    def do(self, work: Callable[[], None]) -> None:
+        self._asked.put(work)
+
+
+def _serve(asked: SimpleQueue[Callable[[], None] | None]) -> None:
+    while (work := asked.get()) is not None:
+        work()
+        del work  # what it gave may be large, and the next may come late
+
+
 class Watchdog:
     """For one thread that asks. `hanging`: the names of what was given up and is still inside."""
 
@@ -54,6 +76,7 @@ class Watchdog:
         self._limit = limit
         self._most = most
         self._given_up: list[_Work[object]] = []
+        self._worker: _Worker | None = None
 
     @property
     def hanging(self) -> tuple[str, ...]:
@@ -69,8 +92,10 @@ class Watchdog:
         if len(hanging) >= self._most:
             raise _hangs(hanging[-1], f"{len(hanging)} calls hang, none is added")
         made = _Work("", work)
-        threading.Thread(target=made.run, name="nvml-call", daemon=True).start()
+        self._worker = self._worker or _Worker()
+        self._worker.do(made.run)
         if not made.returned(self._limit):
+            self._worker = None
             made.name = name()
             self._given_up.append(made)  # type: ignore[arg-type]  # its result is never taken
             raise _hangs(made.name, f"it has not returned for {self._limit:g} s; see dmesg")

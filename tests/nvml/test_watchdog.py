@@ -56,6 +56,32 @@ def test_m1_no_more_than_so_many_hang_and_nothing_is_added(blocked) -> None:
     assert "none is added" in str(hang(watchdog, blocked))
 
 
+def test_calls_that_return_are_made_in_one_thread_that_ends_with_the_watchdog() -> None:
+    watchdog = Watchdog(limit=5)
+    threads = {watchdog.call(threading.current_thread, name=lambda: "x") for _ in range(5)}
+    (thread,) = threads
+    assert thread is not threading.current_thread()
+    del watchdog
+    thread.join(5)
+    assert not thread.is_alive()
+
+
+def test_a_thread_whose_call_returned_late_ends_and_takes_no_other_call(blocked) -> None:
+    watchdog = Watchdog(limit=0.05, most=2)
+    found: list[threading.Thread] = []
+
+    def late() -> None:
+        found.append(threading.current_thread())
+        blocked.wait(30)
+
+    with pytest.raises(CallHangs):
+        watchdog.call(late, name=lambda: "GPU-x")
+    assert watchdog.call(threading.current_thread, name=lambda: "x") not in found
+    blocked.set()
+    found[0].join(5)
+    assert not found[0].is_alive()
+
+
 def test_what_returns_late_is_forgotten_and_calls_go_on(blocked) -> None:
     watchdog = Watchdog(limit=0.02, most=1)
     hang(watchdog, blocked)
