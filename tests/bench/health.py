@@ -20,6 +20,8 @@ HARMLESS_SECONDS: Final = 10.0
 REST_SECONDS: Final = 60.0
 DAY_LINES: Final = 24 * 60 * 2
 """A day's events in a minute: two kernel lines for each minute of 24 hours."""
+WARM_LINES: Final = 1000
+"""So many that all that is bounded is full: 512 texts, 128 places of application errors."""
 
 
 def measure() -> dict[str, Result]:
@@ -84,7 +86,7 @@ def at_rest(bed: Testbed) -> Result:
 def a_day(bed: Testbed) -> Result:
     """A day's kernel lines, as fast as they are taken: half of them of an application."""
     addresses = [address for _, address in gpus_of(bed)]
-    for number in range(DAY_LINES // 10):  # warm: what is allocated once is there
+    for number in range(WARM_LINES):
         day_line(bed, addresses, number)
     before = resident(bed)
     for number in range(DAY_LINES):
