@@ -147,7 +147,15 @@ def decode_stored(obj: Mapping[str, Any], *, content: Slice | None = None) -> St
 
 def keeps(stored: JsonObject, sent: JsonObject) -> bool:
     """Whether the server has stored what was sent, and filled in no more than times of taints."""
-    return bool(_timeless(stored["spec"]) == _timeless(sent["spec"]))
+    have, want = ({**obj["spec"]} for obj in (stored, sent))
+    devices, wanted = (spec.pop("devices", None) or () for spec in (have, want))
+    return (
+        have == want
+        and len(devices) == len(wanted)
+        and all(
+            a == b or _timeless(a) == _timeless(b) for a, b in zip(devices, wanted, strict=True)
+        )
+    )
 
 
 _KEPT: Final = {"name", "labels", "annotations", "resourceVersion", "uid", "finalizers"}
@@ -239,13 +247,9 @@ def _encode_taint(taint: Taint, added: str | None) -> JsonObject:
     return obj
 
 
-def _timeless(spec: JsonObject) -> JsonObject:
-    return {**spec, "devices": [_without_times(d) for d in spec.get("devices") or ()]}
-
-
-def _without_times(device: JsonObject) -> JsonObject:
+def _timeless(device: JsonObject) -> JsonObject:
     if "basic" in device:
-        return {**device, "basic": _without_times(device["basic"])}
+        return {**device, "basic": _timeless(device["basic"])}
     if "taints" not in device:
         return device
     taints = [{k: v for k, v in t.items() if k != "timeAdded"} for t in device["taints"]]

@@ -152,6 +152,8 @@ class Judged:
         self, device: DeviceName, judgement: Judgement, message: str, before: DeviceHealth | None
     ) -> DeviceHealth:
         state = _SHOWN[judgement.state]
+        if before and (before.state, before.message) == (state, message):
+            return before
         since = before.since if before and before.state is state else None
         return DeviceHealth(
             pool=self._pool,

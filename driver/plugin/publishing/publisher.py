@@ -186,7 +186,7 @@ class Publisher:
             return self._listed[1]
         choices, driver, node = self._choices, self._identity.driver, self._identity.node
         made = describe_node(inventory, choices, driver=driver, node=node)
-        if not self._counters.kept(made, stored, served, self._writer.read_owner):
+        if not self._counters.kept(made, stored, served, self._writer.owner):
             made = describe_node(inventory, choices, driver=driver, node=node, counters=False)
         self._listed = inventory, made
         return made
@@ -212,7 +212,7 @@ class Publisher:
             ),
             self._sick(),
         )
-        support = self._taints.support(taints, described, served, self._writer.read_owner)
+        support = self._taints.support(taints, described, served, self._writer.owner)
         shown = expressed(taints, support, in_use.devices)
         fresh = offer(
             described,

@@ -68,7 +68,11 @@ class SliceWriter:
         if writes:
             log.info("slices published", pool=pool.name, writes=len(writes))
 
-    def read_owner(self) -> NodeOwner:
+    def owner(self) -> NodeOwner:
+        """As it was last read; nobody who only tries something needs a newer one."""
+        return self._owner or self._read_owner()
+
+    def _read_owner(self) -> NodeOwner:
         node = self._api.get(NODES, self._node)
         self._owner = NodeOwner(name=self._node, uid=node["metadata"]["uid"])
         return self._owner
@@ -81,7 +85,7 @@ class SliceWriter:
             writes = plan_writes(pool, stored, owner=self._owner)
             if self._only_in_place(writes):
                 return writes
-        return plan_writes(pool, stored, owner=self.read_owner())
+        return plan_writes(pool, stored, owner=self._read_owner())
 
     def _only_in_place(self, writes: Collection[Write]) -> bool:
         return all(
@@ -107,7 +111,7 @@ class SliceWriter:
                     wanted,
                     pool=pool,
                     generation=generation,
-                    owner=self._owner or self.read_owner(),
+                    owner=self.owner(),
                     version=served.version,
                     over=over,
                     encoder=self._encoder,
