@@ -7,7 +7,7 @@ adapter stores entries.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -80,7 +80,9 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One prepared claim. `boot_id`: of the boot that prepared it; nothing outlives that."""
+    """One prepared claim. `boot_id`: of the boot that prepared it; nothing outlives that. `given`:
+    a started one was complete before, and is made whole again.
+    """
 
     uid: ClaimUID
     namespace: str
@@ -88,6 +90,12 @@ class Entry:
     boot_id: str
     holdings: tuple[Holding, ...]
     phase: Phase = Phase.COMPLETED
+    given: bool = False
+
+    @property
+    def may_run(self) -> bool:
+        """Whether a container may have been given its devices."""
+        return self.given or self.phase is Phase.COMPLETED
 
     @property
     def gpus(self) -> tuple[GpuUuid, ...]:
@@ -162,6 +170,15 @@ def _unmade(entry: Entry) -> tuple[Holding, ...]:
 def _learns(holding: Holding, slot: Slot) -> bool:
     """Whether the instance behind it is known only after its preparation."""
     return slot.ours or holding.admin_access
+
+
+def made_anew(wanted: Entry, known: Entry | None, left: Collection[DeviceName]) -> Entry:
+    """`wanted` as it is begun where the claim was known before, and has `left` of it still."""
+    if known is None:
+        return wanted
+    slots = {h.device: h.slot for h in known.holdings if h.device in left}
+    holdings = tuple(replace(h, slot=slots.get(h.device, h.slot)) for h in wanted.holdings)
+    return replace(wanted, holdings=holdings, given=known.may_run)
 
 
 def with_made(entry: Entry, device: DeviceName, made: Made) -> Entry:

@@ -6,6 +6,7 @@ carries steps out and takes them back in reverse. Must not know NVML.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from driver.core.claims import Intent
@@ -60,11 +61,15 @@ class OpenPartition:
 Step = SwitchMode | MakePartition | FindPartition | OpenPartition
 
 
-def plan_steps(intent: Intent) -> tuple[Step, ...]:
-    """Modes first, then partitions by device name. Claims with admin access change nothing."""
+def plan_steps(intent: Intent, *, left: Collection[DeviceName] = ()) -> tuple[Step, ...]:
+    """Modes first, then partitions by device name. Claims with admin access change nothing, nor
+    does what the claim has already, `left`.
+    """
     switches: list[Step] = []
     partitions: list[Step] = []
-    wanted = sorted((w for w in intent.wanted), key=lambda w: w.device.name)
+    wanted = sorted(
+        (w for w in intent.wanted if w.device.name not in left), key=lambda w: w.device.name
+    )
     for each in wanted:
         device, gpu = each.device, each.device.gpu
         if isinstance(device, LatePartition):

@@ -140,7 +140,7 @@ def _ended(entry: Entry, facts: Facts) -> Repair | None:
     """
     if any(gpu not in facts.gpus for gpu in entry.gpus):
         return None
-    if entry.phase is Phase.STARTED:
+    if not entry.may_run:
         return TakeBack(entry=entry, when_idle=False)
     if facts.released_for.get(entry.uid, 0.0) < facts.grace:
         return None

@@ -95,6 +95,7 @@ class _Body(BaseModel):
     boot_id: str
     holdings: tuple[_Holding, ...]
     phase: Literal["started", "completed"] = "completed"
+    given: bool = False
 
     def value(self) -> Entry:
         return Entry(
@@ -104,6 +105,7 @@ class _Body(BaseModel):
             boot_id=self.boot_id,
             holdings=tuple(h.value() for h in self.holdings),
             phase=Phase(self.phase),
+            given=self.given,
         )
 
 

@@ -23,7 +23,7 @@ from driver.nvml.boards import Boards
 from driver.ports.kube import JsonObject
 from driver.ports.kubelet import Failure
 from hack.simnvml.kit import Machine
-from tests.crash.checks import Place, check, hardware, modes
+from tests.crash.checks import Place, check, hardware, modes, on_disk
 from tests.crash.faults import Fault, Kind, Steps
 from tests.crash.forking import Killed, forked
 from tests.crash.plugin import NoTopology, Plugin, claim_object, ref_of
@@ -75,6 +75,8 @@ class Bench:
         main, neighbour = self.claims["main"], self.claims["neighbour"]
         self._save("beside", "empty", lambda p: p.must_prepare(neighbour))
         self._save("prepared", "beside", lambda p: p.must_prepare(main))
+        held = on_disk(self.world)[ref_of(main).uid].holdings
+        self.left = {h for h in held if h.gpu != gpus[int(scene.main[0][0])]}
         self._save("no file", "prepared", lambda p: p.cdi.remove(ref_of(main).uid))
         self._save("no entry", "prepared", lambda _: self._lose_entry(main))
         self._save("moved", "beside", lambda p: self._prepare_elsewhere(p, gpus))
@@ -169,6 +171,8 @@ class Bench:
     ) -> None:
         main, neighbour, rival = (self.claims[n] for n in ("main", "neighbour", "rival"))
         uids = [ref_of(main).uid, ref_of(neighbour).uid]
+        if operation.before == "gone" and then != "reboot":
+            self._check_left(plugin, uids[0])
         if then == "reboot" or operation.before in {"rebooted", "gone"}:
             plugin.must_prepare(neighbour)
         if operation.deleted or then == "deleted":
@@ -177,6 +181,8 @@ class Bench:
             plugin.must_unprepare(main)
         else:
             answer = plugin.must_prepare(main)
+            if operation.before == "gone" and then != "reboot":
+                self._check_left(plugin, uids[0])
             check(self.world, plugin, prepared=uids, others=self.others)
             assert plugin.prepare(main) == answer
             if thorough:
@@ -196,6 +202,20 @@ class Bench:
                 plugin.must_prepare(self.claims[f"whole-{number}"])
                 plugin.must_unprepare(self.claims[f"whole-{number}"])
         assert modes(plugin) == self.modes
+
+    def _check_left(self, plugin: Plugin, uid: ClaimUID) -> None:
+        """A reset of one GPU costs the claim nothing that it has on the other."""
+        if not self.left:
+            return
+        entry = plugin.entries().get(uid)
+        assert entry is not None, "forgotten, with devices that are there"
+        assert entry.may_run, "taken for a claim that was never complete"
+        assert self.left <= set(entry.holdings), "its other device is not what it was"
+        there = hardware(plugin)
+        for gpu, slot in ((h.gpu, h.slot) for h in self.left):
+            if slot is not None and slot.made is not None:
+                found = there[gpu, slot.start, slot.size]
+                assert slot.made.uuid in {c.uuid for c in found.compute}
 
     def _try_rival(self, plugin: Plugin, uids: list[ClaimUID]) -> None:
         """Somebody was promised what `main` has, since its pod was deleted by force."""

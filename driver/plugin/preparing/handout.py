@@ -16,9 +16,17 @@ from driver.core.bind import Crowded, bind, recall, unbound
 from driver.core.cdi import build_spec, read_devices
 from driver.core.claims import Intent
 from driver.core.errors import ClaimError, NvmlError
-from driver.core.ids import ClaimUID, GpuUuid
+from driver.core.ids import ClaimUID, DeviceName, GpuUuid
 from driver.core.inventory import Inventory
-from driver.core.ledger import Entry, Phase, conflict, entry_for, same_claim, with_made
+from driver.core.ledger import (
+    Entry,
+    Phase,
+    conflict,
+    entry_for,
+    made_anew,
+    same_claim,
+    with_made,
+)
 from driver.core.prepare import MakePartition, plan_steps
 from driver.core.recovery_rebuild import CdiFile, named_by
 from driver.core.snapshot import InstanceFacts
@@ -124,29 +132,41 @@ class Handout:
         inventory: Inventory,
         deadline: Deadline,
     ) -> Entry:
-        """The entry, with what was made for it. The intent is on disk before the first step."""
-        steps, partitions = plan_steps(intent), self._partitions.within(deadline)
+        """The entry, with what was made for it. The intent is on disk before the first step. Of a
+        claim that was given its devices, those that are there are left alone: a pod may use them.
+        """
+        partitions = self._partitions.within(deadline)
+        left = partitions.left(known) if known is not None and known.may_run else frozenset()
+        steps, begun = plan_steps(intent, left=left), made_anew(wanted, known, left)
         if any(isinstance(step, MakePartition) for step in steps):
             if known is None or known.phase is Phase.COMPLETED:
                 partitions.check(
                     steps, known=known, lost=lambda gpu, at: self._lost_owner(gpu, at, inventory)
                 )
-            self._ledger.put(wanted)
+            self._ledger.put(begun)
         try:
             made = partitions.realise(steps, adopt=known is not None)
         except Unfinished:
             raise
         except (ClaimError, NvmlError):
-            # Undone: what was written down does not exist, nor what the file of it names. A file
-            # without an entry is all that is left of a lost one, and recovery needs it.
-            if known is not None:
-                self._cdi.remove(wanted.uid)
-            self._ledger.remove(wanted.uid)
+            self._undone(wanted.uid, known, left)
             raise
-        entry = replace(wanted, phase=Phase.COMPLETED)
+        entry = replace(begun, phase=Phase.COMPLETED, given=False)
         for device, instance in made.items():
             entry = with_made(entry, device, instance)
         return entry
+
+    def _undone(self, uid: ClaimUID, known: Entry | None, left: frozenset[DeviceName]) -> None:
+        """The hardware is as it was before."""
+        if known is not None and left:
+            if known.phase is Phase.COMPLETED:
+                self._ledger.put(known)
+            return
+        # What was written down does not exist, nor what the file of it names. A file without an
+        # entry is all that is left of a lost one, and recovery needs it.
+        if known is not None:
+            self._cdi.remove(uid)
+        self._ledger.remove(uid)
 
     def _lost_owner(
         self, gpu: GpuUuid, instance: InstanceFacts, inventory: Inventory

@@ -79,6 +79,11 @@ class Partitions:
             if h.slot is not None and h.slot.made is not None and not self._is_there(h.gpu, h.slot)
         )
 
+    def left(self, entry: Entry) -> frozenset[DeviceName]:
+        """The devices of a claim that was complete, but for partitions that are gone."""
+        had = {h.device for h in entry.holdings if h.slot is None or h.slot.made is not None}
+        return frozenset(had.difference(self.gone(entry)))
+
     def _is_there(self, gpu: GpuUuid, slot: Slot) -> bool:
         try:
             return any(_is(instance, slot) for instance in self._library.instances(gpu))
