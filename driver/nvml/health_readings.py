@@ -16,6 +16,7 @@ import pynvml
 
 from driver.core.errors import DriverNotLoaded, GpuLost, NvmlError
 from driver.core.health.readings.values import (
+    NOT_ASKED,
     Clocks,
     Failed,
     GpuReadings,
@@ -64,7 +65,7 @@ def read_gpu(
     handle: Any, gpu: GpuUuid, *, at: float, held: bool, whole: bool = True
 ) -> GpuReadings:
     """GpuLost, DriverNotLoaded: nothing can be read of it. Without `whole`, what changes slowly is
-    left out, as if the board did not have it.
+    not asked for.
     """
 
     def now(read: Callable[[Any, GpuUuid], T | None]) -> Reading[T]:
@@ -76,7 +77,7 @@ def read_gpu(
             return failed(error)
 
     def slow(read: Callable[[Any, GpuUuid], T | None]) -> Reading[T]:
-        return now(read) if whole else None
+        return now(read) if whole else NOT_ASKED
 
     mig = now(_mode)
     partitioned = isinstance(mig, ModePair) and mig.current

@@ -60,6 +60,8 @@ def clearing(reason: Reason) -> tuple[str, str]:
     if item.passing:
         return "nothing to clear", "nobody"
     clears, who = _STEPS[reason.step]
+    if reason.step is Step.LOOK and item.kind is Kind.UNKNOWN:
+        clears = "a look that succeeds"
     if reason.step not in {Step.PROBE, Step.LOOK} and item.weight is not Need.WATCH:
         clears += ", then a passed probe"
     if item.weight is Need.WATCH and item.wish:

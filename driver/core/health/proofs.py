@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from driver.core.health.acknowledge import acknowledgeable, refusal
+from driver.core.health.former_names import ONCE_UNREAD
 from driver.core.health.items import (
     EVENTS,
     RECOVERY,
@@ -121,6 +122,8 @@ def _looked_at(item: Item, proof: Well) -> bool:
     """By the source that reported it; the GPU's own advice is one fact, whoever reads it. What an
     event told of a state that can be looked at holds as long as the state does.
     """
+    if item.kind is Kind.UNKNOWN and ONCE_UNREAD.get(item.name) == proof.name:
+        return (item.source, item.scope) == (proof.source, proof.scope)
     if item.name in TOLD_OF.get(proof.name, ()):
         return (
             item.of_event and item.scope.gpu == proof.scope.gpu and item.last + SETTLES < proof.at

@@ -16,6 +16,7 @@ from typing import Final
 from driver.core.health.kernel.verdict_recovery import NEEDS, RecoveryAction, recovery_action
 from driver.core.health.readings.over_time import History, Limits, weigh_times
 from driver.core.health.readings.state import weigh_states
+from driver.core.health.readings.unread import weigh_unread
 from driver.core.health.readings.values import Failed, GpuReadings, NodeReadings, Trouble
 from driver.core.health.signals import (
     NODE,
@@ -129,6 +130,7 @@ def _answering(
         signals.append(ResetSeen(gpu=look.gpu, at=look.at))
     names = (NVML, *(name for name, _ in _TROUBLES.values()))
     signals += (Well(source=Source.POLL, scope=scope, name=name, at=look.at) for name in names)
+    signals += weigh_unread(look)
     signals += weigh_states(look, branch)
     told, history = weigh_times(look, memory.history, limits)
     return [*signals, *told], GpuMemory(action=action, history=history)

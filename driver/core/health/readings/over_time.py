@@ -3,6 +3,8 @@
 Why it exists: a lifetime counter, one slow moment or a link that never was is no fault. So each GPU
 has a short history, which goes in and comes out of every judgement as a value.
 
+What could not be read, or was not asked, leaves the history as it is.
+
 Must not know NVML, the clock: times are those of the looks.
 """
 
@@ -12,8 +14,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from driver.core.health.readings.state import Finding, cannot_tell, found
-from driver.core.health.readings.values import Clocks, Failed, GpuReadings, MemoryUse, ModePair
+from driver.core.health.readings.state import Finding, found
+from driver.core.health.readings.unread import JOINING
+from driver.core.health.readings.values import GpuReadings, ModePair, value
 from driver.core.health.signals import CannotTell, Need, Scope, Signal, Source
 
 LINK_ERRORS_PER_SECOND: Final = 100.0
@@ -69,9 +72,7 @@ def _links(look: GpuReadings, history: History) -> tuple[list[Signal], History]:
     """A link is expected if it was up before; behind switches, all are. A card that could have
     links, but never had one up, has no bridge. With MIG on, links are out of use.
     """
-    links = look.links
-    if isinstance(links, Failed):
-        return [cannot_tell(look, "nvlink-down", links)], history
+    links = value(look.links)
     if not links or (isinstance(look.mig, ModePair) and look.mig.current):
         return [], history
     switched = look.fabric is not None
@@ -92,9 +93,7 @@ def _links(look: GpuReadings, history: History) -> tuple[list[Signal], History]:
 
 def _link_errors(look: GpuReadings, history: History) -> tuple[list[Signal], History]:
     """By rate alone: what a counter has come to over the board's life says nothing."""
-    counts = look.link_errors
-    if isinstance(counts, Failed):
-        return [cannot_tell(look, "nvlink-errors", counts)], history
+    counts = value(look.link_errors)
     if not counts:
         return [], history
     seconds = look.at - history.counted_at
@@ -116,9 +115,7 @@ def _link_errors(look: GpuReadings, history: History) -> tuple[list[Signal], His
 
 def _link_failures(look: GpuReadings, history: History) -> tuple[list[Signal], History]:
     """Each one is a link that was down for a moment; whether it stays down, its state says."""
-    counts = look.link_failures
-    if isinstance(counts, Failed):
-        return [cannot_tell(look, "nvlink-recovery", counts)], history
+    counts = value(look.link_failures)
     if not counts:
         return [], history
     before = history.link_failures
@@ -133,10 +130,8 @@ def _link_failures(look: GpuReadings, history: History) -> tuple[list[Signal], H
 
 def _clocks(look: GpuReadings, history: History, limits: Limits) -> tuple[list[Signal], History]:
     """As a share of the looks: a short slowdown is what the protection is there for."""
-    clocks = look.clocks
-    if isinstance(clocks, Failed):
-        return [cannot_tell(look, "clock-slowdown", clocks)], history
-    if not isinstance(clocks, Clocks):
+    clocks = value(look.clocks)
+    if clocks is None:
         return [], history
     kept = [(at, held) for at, held in history.clock_looks if 0 <= look.at - at < limits.clocks]
     looks = (*kept, (look.at, bool(clocks.held_back)))
@@ -156,13 +151,11 @@ def _clocks(look: GpuReadings, history: History, limits: Limits) -> tuple[list[S
 
 def _fabric(look: GpuReadings, history: History, limits: Limits) -> tuple[list[Signal], History]:
     """Joining takes its time after a boot; later it is software that is missing, not the GPU."""
-    fabric = look.fabric
+    fabric = value(look.fabric)
     if fabric is None:
         return [], history
-    if isinstance(fabric, Failed):
-        return [cannot_tell(look, "fabric-state", fabric)], history
     if fabric.ready:
-        return _told(look, Finding(name="fabric-state")), replace(history, fabric_since=None)
+        return _told(look, Finding(name=JOINING)), replace(history, fabric_since=None)
     since = look.at if history.fabric_since is None else history.fabric_since
     history = replace(history, fabric_since=since)
     if look.at - since < limits.fabric:
@@ -172,7 +165,7 @@ def _fabric(look: GpuReadings, history: History, limits: Limits) -> tuple[list[S
         " manager"
     )
     waiting = CannotTell(
-        source=Source.POLL, scope=Scope(gpu=look.gpu), name="fabric-state", at=look.at, detail=text
+        source=Source.POLL, scope=Scope(gpu=look.gpu), name=JOINING, at=look.at, detail=text
     )
     return [waiting], history
 
@@ -181,11 +174,11 @@ def _memory(look: GpuReadings, history: History, limits: Limits) -> tuple[list[S
     """Memory that nobody can be seen to use: a tenant that was lost. Only where no claim has the
     GPU, as NVML hides processes of other containers from us.
     """
-    memory = look.memory
-    if isinstance(memory, Failed):
-        return [cannot_tell(look, "memory-leftover", memory)], history
-    if not isinstance(memory, MemoryUse) or look.held:
+    memory = value(look.memory)
+    if look.memory is None or look.held:
         return [], replace(history, leak_since=None)
+    if memory is None:
+        return [], history
     if memory.processes or memory.used <= limits.memory:
         return _told(look, Finding(name="memory-leftover")), replace(history, leak_since=None)
     since = look.at if history.leak_since is None else history.leak_since

@@ -3,7 +3,7 @@
 Why it exists: this is the table of what each state of a GPU asks for, and nothing else. Source of
 the limits: NVIDIA's memory error and GPU debug guides, and DCGM's health watches.
 
-Must not know NVML, time, or what was read before.
+What could not be read says nothing here. Must not know NVML, time, or what was read before.
 """
 
 from __future__ import annotations
@@ -12,12 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from driver.core.health.items import RECOVERY
 from driver.core.health.kernel.verdict_recovery import recovery_faults
 from driver.core.health.readings.values import (
     Clocks,
     Fabric,
-    Failed,
     GpuReadings,
     ModePair,
     Pages,
@@ -25,8 +23,9 @@ from driver.core.health.readings.values import (
     Reading,
     Repairs,
     Rows,
+    value,
 )
-from driver.core.health.signals import CannotTell, Fault, Need, Scope, Signal, Source, Well
+from driver.core.health.signals import Fault, Need, Scope, Signal, Source, Well
 from driver.core.ids import GpuUuid
 
 T = TypeVar("T")
@@ -71,35 +70,25 @@ def weigh_states(look: GpuReadings, branch: int) -> list[Signal]:
     """Of one look. `branch`: the driver's, `580`: it decides what a number means."""
     signals: list[Signal] = []
 
-    def weigh(reading: Reading[T], names: str, decide: Callable[[T], list[Finding]]) -> None:
-        if reading is None:
-            return
-        if isinstance(reading, Failed):
-            signals.extend(cannot_tell(look, name, reading) for name in names.split())
-        else:
-            signals.extend(each.signal(look.gpu, look.at) for each in decide(reading))
+    def weigh(reading: Reading[T], decide: Callable[[T], list[Finding]]) -> None:
+        read = value(reading)
+        if read is not None:
+            signals.extend(each.signal(look.gpu, look.at) for each in decide(read))
 
-    if isinstance(look.recovery, Failed):
-        signals.append(cannot_tell(look, RECOVERY, look.recovery))
-    elif look.recovery is not None:
-        signals.append(recovery_faults(look.recovery, branch, gpu=look.gpu, at=look.at))
-    weigh(look.uncorrected, "ecc-uncorrected", lambda count: [_uncorrected(count, look)])
-    weigh(look.sram_threshold, "sram-threshold", _sram)
-    weigh(look.rows, "row-remap-failure row-remap-pending", _rows)
-    weigh(look.pages, "page-retirement page-retirement-pending", _pages)
-    weigh(look.repairs, "repair-pending", _repairs)
-    weigh(look.unrepairable, "unrepairable-memory", _unrepairable)
-    weigh(look.inforom_well, "inforom-corrupt", _inforom)
-    weigh(look.mig, "mig-mode-pending", _mode)
-    weigh(look.pcie, "pcie-link", lambda link: _pcie(link, look))
-    weigh(look.fabric, "fabric-health", _fabric)
+    action = value(look.recovery)
+    if action is not None:
+        signals.append(recovery_faults(action, branch, gpu=look.gpu, at=look.at))
+    weigh(look.uncorrected, lambda count: [_uncorrected(count, look)])
+    weigh(look.sram_threshold, _sram)
+    weigh(look.rows, _rows)
+    weigh(look.pages, _pages)
+    weigh(look.repairs, _repairs)
+    weigh(look.unrepairable, _unrepairable)
+    weigh(look.inforom_well, _inforom)
+    weigh(look.mig, _mode)
+    weigh(look.pcie, lambda link: _pcie(link, look))
+    weigh(look.fabric, _fabric)
     return signals
-
-
-def cannot_tell(look: GpuReadings, name: str, failed: Failed) -> CannotTell:
-    return CannotTell(
-        source=Source.POLL, scope=Scope(gpu=look.gpu), name=name, at=look.at, detail=failed.text
-    )
 
 
 def _uncorrected(count: int, look: GpuReadings) -> Finding:

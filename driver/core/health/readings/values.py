@@ -1,8 +1,9 @@
 """What one look at the GPUs through NVML found: plain values, before anybody judges them.
 
 Why it exists: the adapter only reads and the judgement only weighs; between them every reading is
-in one of three states. `None`: this board or driver does not have it, which says nothing.
-`Failed`: it is there and could not be read, which is not health. Else the value.
+in one of four states. `None`: this board or driver does not have it, or not now, which says
+nothing. `Failed`: it is there and could not be read, which is not health. `NOT_ASKED`: this look
+left it out, so all is as it was. Else the value.
 
 Must not know NVML: no handles, no codes.
 """
@@ -11,8 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import TypeAlias, TypeVar
+from enum import Enum, StrEnum
+from typing import Final, TypeAlias, TypeVar
 
 from driver.core.ids import GpuUuid
 from driver.core.snapshot import PciAddress
@@ -42,7 +43,18 @@ class Failed:
     text: str
 
 
-Reading: TypeAlias = T | Failed | None
+class NotAsked(Enum):
+    NOT_ASKED = "not asked"
+
+
+NOT_ASKED: Final = NotAsked.NOT_ASKED
+
+Reading: TypeAlias = T | Failed | NotAsked | None
+
+
+def value(reading: Reading[T]) -> T | None:
+    """What was read, if anything was."""
+    return None if isinstance(reading, Failed | NotAsked) else reading
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

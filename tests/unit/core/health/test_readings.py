@@ -11,7 +11,9 @@ from hypothesis import given, strategies as st
 from driver.core.health.readings.node import GpuMemory, Memories, weigh_failure, weigh_node
 from driver.core.health.readings.over_time import History, Limits, weigh_times
 from driver.core.health.readings.state import weigh_states
+from driver.core.health.readings.unread import UNREAD
 from driver.core.health.readings.values import (
+    NOT_ASKED,
     Clocks,
     Fabric,
     Failed,
@@ -108,36 +110,12 @@ def test_what_each_state_asks_for(readings, expected) -> None:
     assert faults(states(**readings)) == expected
 
 
-@pytest.mark.parametrize(
-    ("field", "expected"),
-    [
-        ("recovery", {"recovery-action"}),
-        ("uncorrected", {"ecc-uncorrected"}),
-        ("sram_threshold", {"sram-threshold"}),
-        ("rows", {"row-remap-failure", "row-remap-pending"}),
-        ("pages", {"page-retirement", "page-retirement-pending"}),
-        ("repairs", {"repair-pending"}),
-        ("unrepairable", {"unrepairable-memory"}),
-        ("inforom_well", {"inforom-corrupt"}),
-        ("mig", {"mig-mode-pending"}),
-        ("pcie", {"pcie-link"}),
-        ("links", {"nvlink-down"}),
-        ("link_errors", {"nvlink-errors"}),
-        ("link_failures", {"nvlink-recovery"}),
-        ("clocks", {"clock-slowdown"}),
-        ("fabric", {"fabric-state", "fabric-health"}),
-        ("memory", {"memory-leftover"}),
-        ("load", set()),
-    ],
-)
-def test_a_reading_that_failed_is_cannot_tell_under_the_names_it_would_have_had(
-    field, expected
-) -> None:
-    readings: dict[str, Any] = {field: BROKEN}
-    got = look(0.0, **readings)
-    signals = [*weigh_states(got, 580), *weigh_times(got, History(), Limits())[0]]
-    assert names(signals, CannotTell) == expected
-    assert len(signals) == len(expected)
+@pytest.mark.parametrize("field", [*UNREAD, "load"])
+def test_of_what_could_not_be_read_or_was_not_asked_no_state_is_told(field) -> None:
+    for reading in (BROKEN, NOT_ASKED):
+        got = look(0.0, **{field: reading})
+        assert weigh_states(got, 580) == []
+        assert weigh_times(got, History(), Limits())[0] == []
 
 
 # -- over time
@@ -244,6 +222,23 @@ def test_memory_counts_as_left_over_only_if_nobody_could_have_it_for_a_while() -
         {"memory-leftover": Need.WATCH},
         *({}, {}),
     ]
+
+
+def test_looks_that_ask_less_neither_hide_memory_left_over_nor_outlast_a_claim() -> None:
+    used = MemoryUse(used=8 * GIB, total=80 * GIB, processes=0)
+
+    def left_over(*between: GpuReadings) -> bool:
+        said = play(
+            Limits(leak=60),
+            look(0, memory=used, held=False),
+            *between,
+            look(60, memory=used, held=False),
+        )
+        return bool(faults(said[-1]))
+
+    assert left_over(look(30, memory=NOT_ASKED, held=False))
+    assert left_over(look(30, memory=BROKEN, held=False))
+    assert not left_over(look(30, memory=None, held=True))
 
 
 @given(st.lists(st.tuples(st.floats(0, 1e6), st.integers(0, 2**40), st.booleans()), max_size=40))
