@@ -7,8 +7,10 @@ written down in one place, like the ledger's:
     {"boot_id":"...","cleared":[...],"clock":...,"items":[...],"sightings":[...]}\n
 
 The checksum covers the exact bytes of the second line, without its end. A later version may add
-fields: they are ignored here. What this version could misread gets another `version`. How often a
-probe was tried is not stored: after a start it is tried anew.
+fields: they are ignored here. What this version could misread gets another `version`.
+
+How often a probe was tried is not stored: after a start it is tried anew. Nor is that a source is
+switched off: the settings of the next start say it.
 
 Must not know files; it is told a name only for messages.
 """
@@ -170,4 +172,6 @@ def decode(data: bytes, *, node: str, name: str) -> Evidence:
 
 
 def _item(item: Item) -> dict[str, object]:
-    return {**asdict(item), "proved": sorted(item.proved)}
+    stored = {**asdict(item), "proved": sorted(item.proved)}
+    del stored["unasked"]
+    return stored

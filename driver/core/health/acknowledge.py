@@ -62,7 +62,7 @@ def _mistaken(items: list[Item], wanted: Acknowledged, identity: Identity) -> st
 
 def _persists(item: Item, wanted: Acknowledged, identity: Identity) -> str | None:
     well = item.well is not None and item.well > item.last
-    if wanted.gpu in identity.serials and not item.of_event and not well:
+    if wanted.gpu in identity.serials and not item.over and not well:
         return f"{item.source} still reports it: {item.detail or 'repair or replace the board'}"
     if wanted.at <= item.last:
         return "it was seen again meanwhile; look at it, and acknowledge it anew"

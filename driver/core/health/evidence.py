@@ -104,14 +104,20 @@ def damaged(detail: str, *, boot_id: str, now: float) -> Evidence:
 
 def unasked(evidence: Evidence, sources: Collection[Source]) -> Evidence:
     """Without what these sources could not tell: an administrator has switched them off, so they
-    will never tell it. Faults that they told stay.
+    will never tell it. Faults that they told stay, and end like those that an event told.
     """
-    items = {
-        key: item
-        for key, item in evidence.items.items()
-        if item.kind is Kind.FAULT or item.need is Need.PROBE or item.source not in sources
+    theirs = {k: i for k, i in evidence.items.items() if i.source in sources}
+    if not theirs:
+        return evidence
+    kept = {
+        key: replace(item, unasked=True)
+        for key, item in theirs.items()
+        if item.kind is Kind.FAULT or item.need is Need.PROBE
     }
-    return replace(evidence, items=items) if len(items) < len(evidence.items) else evidence
+    others = {k: i for k, i in evidence.items.items() if k not in theirs}
+    evidence = replace(evidence, items={**others, **kept})
+    # The boot that ends them may be the one that has just begun.
+    return rebooted(evidence, evidence.boot_id, evidence.clock) if evidence.boot_id else evidence
 
 
 def probe_started(evidence: Evidence, scope: Scope, now: float) -> Evidence:

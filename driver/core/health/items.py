@@ -78,6 +78,7 @@ class Item:
     `serial`: of the board, where it could be read.
     `returns`: how often it came back soon after it had been cleared. `wish`: a probe may clear it,
     although it is only watched. `suspect`: most GPUs say the same at once, so the monitor may lie.
+    `unasked`: its source is switched off, as the settings of this run have it; it is not stored.
 
     Proofs so far, of which those older than `last` do not count: `well`, the state was in order
     again; `reset`, the GPU was reset; `acknowledged`, by an operator; `overruled`, the GPU itself
@@ -101,6 +102,7 @@ class Item:
     returns: int = 0
     wish: bool = False
     suspect: bool = False
+    unasked: bool = False
     well: float | None = None
     reset: float | None = None
     acknowledged: Acknowledged | None = None
@@ -137,6 +139,11 @@ class Item:
     def of_event(self) -> bool:
         """Nothing can be asked again whether it still holds."""
         return self.source in EVENTS or self.name == TOO_MANY
+
+    @property
+    def over(self) -> bool:
+        """Nobody will look again whether it still holds."""
+        return self.of_event or self.unasked
 
 
 class Sort(NamedTuple):

@@ -6,7 +6,7 @@ time, and nothing with a restart of ours.
 
 | what it needs | what must be seen, newer than its last sign | then |
 | --- | --- | --- |
-| watch | a look that finds it in order; for an event, a reset or a new boot | it ends |
+| watch | a look that finds it in order; where nobody will look, a reset or a new boot | it ends |
 | probe | nothing | a passed probe |
 | reset | a reset, a new boot, or, of a state, a look that finds it in order | a passed probe |
 | reset, overruled by the GPU's own advice | nothing | a passed probe |
@@ -15,10 +15,11 @@ time, and nothing with a restart of ours.
 | cannot tell | a look that succeeds; where a probe could not run, one that passes | it ends |
 | cannot tell, of an earlier boot | nothing | as above, or a passed probe |
 
-An event tells of a moment, so only what was done to the GPU afterwards can prove anything. A state
-can be looked at again: that it is in order shows that whatever it needed was done. This holds no
-more once the same fault has come back twice. A GPU that fell off the bus is expected to need a new
-boot, but where a reset brought it back, and a probe passes, that is proof as well.
+An event tells of a moment, so only what was done to the GPU afterwards can prove anything; so it is
+with a state whose source was switched off since. A state can be looked at again: that it is in
+order shows that whatever it needed was done. This holds no more once the same fault has come back
+twice. A GPU that fell off the bus is expected to need a new boot, but where a reset brought it
+back, and a probe passes, that is proof as well.
 
 Of the whole node there is no board to acknowledge, so a new boot does there.
 
@@ -78,7 +79,7 @@ def next_step(item: Item, boot_id: str) -> Step:
     if item.kind is Kind.UNKNOWN:
         return Step.LOOK
     if item.weight is Need.WATCH:
-        return Step.RESET if item.of_event else Step.LOOK
+        return Step.RESET if item.over else Step.LOOK
     if item.weight is Need.OPERATOR and item.scope.gpu is None:
         return Step.REBOOT
     return _STEPS.get(item.weight, Step.LOOK)
@@ -93,7 +94,7 @@ def ends_when_well(item: Item) -> bool:
 
 def ends_with_reset(item: Item) -> bool:
     """A reset or a new boot is all that it takes."""
-    return item.kind is Kind.FAULT and item.weight is Need.WATCH and item.of_event
+    return item.kind is Kind.FAULT and item.weight is Need.WATCH and item.over
 
 
 def _cured_at(item: Item, boot_id: str) -> float | None:
