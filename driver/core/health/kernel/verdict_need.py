@@ -12,7 +12,7 @@ from typing import Final
 from driver.core.health.kernel.catalogue import NEEDS, Catalogue, XidClass, XidRow
 from driver.core.health.kernel.nvlink import Nvlink4Verdict, Nvlink5
 from driver.core.health.kernel.nvlink_table import Outcome
-from driver.core.health.kernel.xid import NVLINK4, Xid
+from driver.core.health.kernel.xid import NVLINK4, NVLINK5, Xid
 from driver.core.health.signals import Need
 
 _OUTCOMES: Final[Mapping[Outcome, Need]] = {
@@ -29,8 +29,11 @@ _REGISTERS: Final[Mapping[Nvlink4Verdict, Need]] = {
 
 
 def catalogue_need(xid: Xid, row: XidRow | None, catalogue: Catalogue, branch: int | None) -> Need:
-    """An unknown code needs a probe: it is seen, and neither believed nor ignored."""
-    if row is None:
+    """An unknown code needs a probe: it is seen, and neither believed nor ignored. So does an error
+    of NVLink 5 without its text, as NVML's events tell it: that a test injected it, and which row
+    it is, stands in the text alone. The kernel's line and the recovery action say more at once.
+    """
+    if row is None or (xid.code in NVLINK5 and not xid.text):
         return Need.PROBE
     if xid.nvlink5 is not None:
         return _nvlink5(xid.code, xid.nvlink5, catalogue, branch)

@@ -7,6 +7,8 @@ from driver.core.health.kernel.lines import GpuNamed
 from driver.core.health.kernel.nvlink import Nvlink5
 from driver.core.health.kernel.verdict import judge
 from driver.core.health.kernel.verdict_known import Known
+from driver.core.health.kernel.verdict_xid import judge_xid
+from driver.core.health.kernel.xid import NVLINK5, Xid
 from driver.core.health.signals import Fault, Need, Scope, Source, Well
 from driver.core.ids import GpuUuid
 from driver.core.snapshot import PciAddress
@@ -206,3 +208,17 @@ def test_13_says_where_on_the_chip_so_that_repeats_at_one_place_can_be_told():
 def test_31_names_the_program_since_faults_of_different_ones_speak_against_the_gpu():
     found = faults(f"{XID}31, pid=7, name=trainer, Ch 00000008")
     assert [(f.place, f.need) for f in found] == [("trainer", Need.NOTHING)]
+
+
+@pytest.mark.parametrize("code", NVLINK5)
+def test_d4_an_event_of_nvlink_5_has_no_text_so_the_log_and_the_advice_decide(code):
+    """NVML's event of an injected error is the same as that of a real one."""
+    known = Known(catalogue=CATALOGUE, branch=580)
+    told = judge_xid(Xid(code=code), known, at=5.0, source=Source.EVENTS, gpu=GPU)
+    (fault,) = told.signals
+    assert isinstance(fault, Fault)
+    assert (fault.need, told.ask_again) == (Need.PROBE, GPU)
+    assert withheld(f"{XID}{code}, text that nobody has seen") is (code == 150)
+    advised = Known(catalogue=CATALOGUE, branch=580, actions={GPU: 1})
+    said = judge_xid(Xid(code=code), advised, at=5.0, source=Source.EVENTS, gpu=GPU).signals
+    assert Need.RESET in {s.need for s in said if isinstance(s, Fault)}
