@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Final, Protocol
 
@@ -23,14 +23,13 @@ from driver.core.health.kernel.verdict import judge
 from driver.core.health.kernel.verdict_known import Judgement, Known
 from driver.core.health.kernel.verdict_xid import judge_xid
 from driver.core.health.kernel.xid import Xid
-from driver.core.health.readings.values import GpuReadings, NodeReadings
+from driver.core.health.readings.values import NodeReadings
 from driver.core.health.signals import STRENGTH, Fault, Need, Overruled, Signal, Source
 from driver.core.ids import GpuUuid
-from driver.core.inventory import Inventory
-from driver.core.snapshot import PciAddress
 from driver.observe.logs import Log
 from driver.plugin.health.custody import Custody
 from driver.plugin.health.harmless import Harmless, HarmlessSums, HarmlessTexts, harmless
+from driver.plugin.health.knowledge import Knowledge
 from driver.plugin.health.places import Places
 from driver.plugin.health.unsettled import UnsettledSigns
 from driver.plugin.supervise import Wakeup
@@ -66,24 +65,20 @@ class KernelWitness:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._custody = custody
-        self._places = places
-        self._known = Known(catalogue=catalogue)
+        self._knowledge = Knowledge(places, catalogue)
         self._look_soon = look_soon
         self._metrics = metrics
         self._wakeup = wakeup
         self._facilities = frozenset({KERNEL, USER} if user_records else {KERNEL})
         self._clock = clock
         self._state = KernelLog()
-        self._lock = threading.Lock()
         self._unsettled = UnsettledSigns()
-        self._read_at: dict[GpuUuid, float] = {}
         self._texts = HarmlessTexts()
         self._sums = HarmlessSums()
-        self._mapped: tuple[Inventory | None, Mapping[PciAddress, GpuUuid]] = (None, {})
 
     def record(self, raw: RawRecord) -> bool:
         """Whether it says something about a device. Stored when this returns."""
-        known, text = self._with_places(), _text(raw.data)
+        known, text = self._known(), _text(raw.data)
         seen = self._texts.get(text, known)
         if seen is not None:
             self._sum_up(seen, raw.at)
@@ -91,7 +86,7 @@ class KernelWitness:
         self._state, events = feed(self._state, parse_record(raw.data), facilities=self._facilities)
         weighs = False
         for event in events:
-            said = judge(event, self._with_places(), at=raw.at)
+            said = judge(event, self._known(), at=raw.at)
             if (seen := harmless(said, event)) is not None:
                 if len(events) == 1:
                     self._texts.put(text, known, seen)
@@ -103,25 +98,17 @@ class KernelWitness:
 
     def xid(self, seen: XidSeen) -> None:
         event = Xid(code=seen.code, gi=seen.gi, ci=seen.ci)
-        said = judge_xid(event, self._with_places(), at=seen.at, source=Source.EVENTS, gpu=seen.gpu)
+        said = judge_xid(event, self._known(), at=seen.at, source=Source.EVENTS, gpu=seen.gpu)
         self._tell(said, event, seen.at, Source.EVENTS)
 
     def looked(self, found: NodeReadings) -> None:
         """The poll has read the GPUs: their recovery actions, and the driver's branch."""
-        with self._lock:
-            self._read_at = dict(self._read_at)
-            actions = dict(self._known.actions)
-            for gpu, readings in found.gpus.items():
-                if isinstance(readings, GpuReadings) and isinstance(readings.recovery, int):
-                    actions[gpu], self._read_at[gpu] = readings.recovery, readings.at
-            # What has not changed stays the same object: texts are remembered by it.
-            if (found.branch, actions) != (self._known.branch, self._known.actions):
-                self._known = replace(self._known, branch=found.branch, actions=actions)
+        self._knowledge.looked(found)
         self._settle()
 
     def branch(self) -> int | None:
         """The driver's, as the poll last read it."""
-        return self._known.branch
+        return self._knowledge.branch
 
     def run(self, stop: threading.Event) -> None:
         """Asks for looks while a sign waits for one, and passes on what was summed up."""
@@ -172,25 +159,18 @@ class KernelWitness:
 
     def _settle(self) -> None:
         """Judge again what was waiting for an action that was read late enough after it."""
-        for each in self._unsettled.settled(self._read_at):
-            known = replace(self._with_places(), settled=True)
-            at = self._read_at[each.gpu]
+        read_at = self._knowledge.read_at
+        for each in self._unsettled.settled(read_at):
+            known = replace(self._known(), settled=True)
+            at = read_at[each.gpu]
             if isinstance(each.event, Xid) and each.event.address is None:
                 said = judge_xid(each.event, known, at=at, source=each.source, gpu=each.gpu)
             else:
                 said = judge(each.event, known, at=at, source=each.source)
             self._custody.take(*_settled(said.signals, at))
 
-    def _with_places(self) -> Known:
-        """NVML's map is kept while it fails, and the log has its own."""
-        inventory, named = self._places.inventory, self._state.gpus
-        if inventory is not self._mapped[0] or named is not self._mapped[1]:
-            with self._lock:
-                self._mapped = inventory, named
-                gpus = {**named, **self._known.gpus, **self._places.addresses()}
-                minors = {**self._known.minors, **self._places.minors()}
-                self._known = replace(self._known, gpus=gpus, minors=minors)
-        return self._known
+    def _known(self) -> Known:
+        return self._knowledge.now(self._state.gpus)
 
     def _count(self, event: Event) -> None:
         match event:

@@ -191,7 +191,7 @@ def test_a_partition_of_an_xid_that_nvml_tells_is_that_partition() -> None:
 
 
 def test_d35_the_same_number_of_the_recovery_action_has_two_meanings_by_branch() -> None:
-    known = replace(Shell().kernel._with_places(), settled=True)
+    known = replace(Shell().kernel._known(), settled=True)
     xid = Xid(code=31)
     needs = {}
     for branch, action in ((580, 5), (595, 5), (595, 9)):
