@@ -94,6 +94,7 @@ class KubeletServer:
         )
         self._registrar: UnixServer | None = None
         self._on_fatal = on_fatal
+        self._started = False
         self._keeper = threading.Thread(
             target=self._keep_registered, name="kubelet-registration", daemon=True
         )
@@ -126,6 +127,7 @@ class KubeletServer:
         except BaseException:
             self._service.stop(0)
             raise
+        self._started = True
         self._keeper.start()
 
     def stop(self, grace: float) -> bool:
@@ -141,7 +143,11 @@ class KubeletServer:
         return self._service.stop(grace)
 
     def probe(self, *, timeout: float = 2.0) -> str | None:
-        """None if both sockets answer within `timeout` seconds each, else what is wrong."""
+        """None if both sockets answer within `timeout` seconds each, else what is wrong. Before
+        `start` nothing is: nobody is meant to reach us yet.
+        """
+        if not self._started:
+            return None
         return probe(
             registration_socket=self._paths.registration,
             service_socket=self._paths.service,

@@ -41,7 +41,7 @@ from driver.plugin.recovering.lookup import ClaimLookup
 from driver.plugin.recovering.recovery import Tell
 from driver.plugin.served import ServedVersion
 from driver.plugin.stores import open_stores
-from driver.plugin.supervise import Supervisor
+from driver.plugin.supervise import Supervisor, Wakeup
 from driver.plugin.wiring import (
     GPUS,
     KUBELET,
@@ -137,6 +137,8 @@ def run(settings: PluginSettings) -> int:
         metrics=metrics,
         sick=health.taints,
     )
+    turn = supervisor.wakeup()
+    hardware.subscribe(turn.wake)
     hardware.subscribe(publishing.changed)
     health.judged.subscribe_taints(publishing.changed)
 
@@ -196,15 +198,23 @@ def run(settings: PluginSettings) -> int:
     supervisor.start("events", recorder.run)
     # Before the kubelet can ask: running pods find their files, lost entries hold their devices.
     recovering.begin()
+
+    def leads() -> None:
+        health.lead()
+        turn.wake()
+
     lead = Leadership(
         stores.named_locks,
         follows=lambda: readiness.well(SLICES),
         failed=reporter(readiness, SLICES),
-        leads=health.lead,
+        leads=leads,
     )
-    supervisor.start("publisher", lead.led(publishing.run))
-    supervisor.start("device status", lead.led(status.run))
-    supervisor.start("recovery", lead.led(recovering.run))
+    for name, led in (
+        ("publisher", publishing.run),
+        ("device status", status.run),
+        ("recovery", recovering.run),
+    ):
+        supervisor.start(name, lead.led(led))
     health.start(supervisor, lead)
     supervisor.start("lead", lead.run)
     control = Controlled(
@@ -216,19 +226,29 @@ def run(settings: PluginSettings) -> int:
         entries=stores.ledger.entries,
     ).serve(settings)
     log.info("plugin started", node=identity.node, driver=identity.driver)
-    return _live(supervisor, kubelet, calls, [control, *([http] if http else [])])
+    return _live(supervisor, kubelet, turn, calls, [control, *([http] if http else [])])
 
 
 def _live(
-    supervisor: Supervisor, kubelet: KubeletServer, calls: RunningCalls, others: Sequence[Serves]
+    supervisor: Supervisor,
+    kubelet: KubeletServer,
+    turn: Wakeup,
+    calls: RunningCalls,
+    others: Sequence[Serves],
 ) -> int:
     """Serves until it is told to end, then lets running calls end: first those that were there, so
     that the kubelet hears their answer, then it leaves the kubelet. The exit code.
+
+    The kubelet asks the plugin that registered last, not the one that can answer. So we register
+    when it is our `turn`: the GPUs have been read, or we lead, which one that is alone does at
+    once. A successor that never can serve takes nothing away from the one that does.
     """
     try:
-        kubelet.start()
         for each in others:
             each.start()
+        turn.wait(None)
+        if not supervisor.stop.is_set():
+            kubelet.start()
         supervisor.stop.wait()
     finally:
         supervisor.end()

@@ -14,7 +14,7 @@ import pytest
 
 from hack.fakekubelet import Claim, calls
 from hack.testbed import DRIVER, Testbed
-from tests.integration.test_trouble import free_port, until_ready
+from tests.integration.test_trouble import alive, free_port, until_ready, until_told
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -105,6 +105,63 @@ def test_either_plugin_answers_and_takes_back_and_the_second_writes_nothing(
     assert pods.unprepare(1, whole) == ""
     assert [r for r in bed.api.requests.writes() if "slices" in r.resource] == []
     assert bed.slices() == before
+
+
+def started(bed: Testbed, pods: Pods, *flags: str) -> int:
+    """A successor that serves HTTP; its port. It need not be registered."""
+    port = free_port()
+    address = f"--http-address=127.0.0.1:{port}"
+    bed.start_plugin(f"--pod-uid={UIDS[1]}", address, *flags, wait=False)
+    assert bed.process is not None
+    pods.processes.append(bed.process)
+    return port
+
+
+def serves_pods(bed: Testbed, name: str) -> None:
+    """By whichever plugin registered last, which is the one that the kubelet asks."""
+    claim = bed.claim(name, profile="1g.10gb")
+    assert bed.kubelet.prepare(DRIVER, [claim])[claim.uid].error == ""
+    bed.end_claim(claim)
+
+
+def test_a_successor_that_finds_no_driver_takes_no_call_from_the_one_that_has_it(
+    bed: Testbed, pods: Pods
+) -> None:
+    pods.start()
+    registered = bed.kubelet.registrations
+    port = started(bed, pods, "--driver-root=/nowhere")
+    until_told(port, "libnvidia-ml.so.1")
+    assert alive(port)
+    serves_pods(bed, "a")
+    assert bed.kubelet.registrations == registered
+    assert pods.end(0) == 0
+    # Alone it serves whatever it lacks: claims must be able to end.
+    assert bed.kubelet.wait_registrations(registered + 1, timeout=30)
+
+
+def test_a_successor_that_waits_for_the_driver_takes_the_calls_when_it_has_it(
+    bed: Testbed, pods: Pods
+) -> None:
+    pods.start()
+    registered = bed.kubelet.registrations
+    with bed.machine.rule("nvmlInit*", delay_ms=1500):
+        port = started(bed, pods)
+        until_told(port, "gpus")
+        serves_pods(bed, "a")
+        assert bed.kubelet.wait_registrations(registered + 1, timeout=30)
+    until_ready(port)
+    serves_pods(bed, "b")
+
+
+def test_a_successor_that_is_set_wrong_ends_without_having_registered(
+    bed: Testbed, pods: Pods
+) -> None:
+    pods.start()
+    registered = bed.kubelet.registrations
+    started(bed, pods, "--mig-profiles=9g.99gb")
+    assert pods.processes[1].wait(30) == 2
+    assert bed.kubelet.registrations == registered
+    serves_pods(bed, "a")
 
 
 def test_no_moment_is_without_a_plugin_and_no_pod_fails_while_plugins_are_replaced(
