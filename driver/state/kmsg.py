@@ -12,13 +12,11 @@ from __future__ import annotations
 
 import errno
 import logging
-import os
 import re
 import select
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -26,6 +24,7 @@ from typing import Final
 from driver.core.errors import StateError
 from driver.core.health.signals import NODE, CannotTell, Source, Well
 from driver.ports.health import RawRecord, RecordSink, Sink
+from driver.state.kmsg_device import Device, wake_pipe
 from driver.state.kmsg_position import Position, PositionFile
 from driver.state.kmsg_storm import Storm
 
@@ -45,24 +44,6 @@ _SAVE_LATE: Final = 30.0
 """Seconds after a record that mattered, and after any other. Not at once: writing takes long enough
 to keep the next fault waiting, and faults come in bursts.
 """
-
-
-class Device:
-    """The system calls, one method each, so that a test can give any answer."""
-
-    def open(self, path: Path) -> int:
-        # A FIFO stands in for it where tests write it. Opened for both ends, it has no end either.
-        how = os.O_RDWR if path.is_fifo() else os.O_RDONLY
-        return os.open(path, how | os.O_NONBLOCK | os.O_CLOEXEC)
-
-    def read(self, fd: int, size: int) -> bytes:
-        return os.read(fd, size)
-
-    def skip(self, fd: int) -> None:
-        os.lseek(fd, 0, os.SEEK_END)
-
-    def close(self, fd: int) -> None:
-        os.close(fd)
 
 
 @dataclass(slots=True)
@@ -118,7 +99,7 @@ class KernelLog:
 
     def run(self, stop: threading.Event) -> None:
         pause, longest = _PAUSES
-        with _wake_pipe(stop) as woken:
+        with wake_pipe(stop) as woken:
             while not stop.is_set():
                 before = self.counts.records
                 try:
@@ -250,26 +231,3 @@ class KernelLog:
                 " the host's /dev/kmsg mounted",
             )
         )
-
-
-@contextmanager
-def _wake_pipe(stop: threading.Event) -> Iterator[int]:
-    """A descriptor that becomes readable when `stop` is set."""
-    reader, writer = os.pipe2(os.O_CLOEXEC)
-    lock = threading.Lock()
-    over = False
-
-    def pass_on() -> None:
-        stop.wait()
-        with lock:
-            if not over:
-                os.write(writer, b"x")
-
-    threading.Thread(target=pass_on, name="kernel-log-stop", daemon=True).start()
-    try:
-        yield reader
-    finally:
-        with lock:
-            over = True
-            os.close(reader)
-            os.close(writer)

@@ -18,8 +18,10 @@ import pytest
 from driver.core.errors import StateError
 from driver.core.health.signals import CannotTell, Signal, Well
 from driver.ports.health import RawRecord
-from driver.state.kmsg import Device, KernelLog
+from driver.state.kmsg import KernelLog
+from driver.state.kmsg_device import Device
 from driver.state.kmsg_position import Position, PositionFile
+from driver.state.kmsg_storm import REST
 
 T = TypeVar("T", Well, CannotTell)
 
@@ -252,6 +254,17 @@ def test_lines_without_a_header_are_handed_on_and_end_nothing(start) -> None:
     ring.put(b"\xff\xfe garbage", b"6,notanumber,1,-;x", record(4))
     run = start(ring)
     assert [run.got.get(timeout=5).data[:2] for _ in range(3)] == [b"\xff\xfe", b"6,", b"6,"]
+
+
+def test_in_a_storm_of_harmless_records_more_are_waited_for_before_each_look(start) -> None:
+    ring = Ring()
+    run = start(ring, matters=False)
+    began = time.monotonic()
+    for n in range(80):
+        ring.put(record(n))
+        run.numbers(1)
+    # On a machine too busy for a storm each look takes longer than the rest would.
+    assert time.monotonic() - began > 50 * REST
 
 
 def test_a_quiet_log_costs_nothing(start) -> None:
