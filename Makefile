@@ -10,7 +10,7 @@ JOBS ?= 2
 
 TORTURE_SECONDS ?= 60
 
-.PHONY: help setup check test torture e2e demo kind-demo test-gpu bench bench-packing bench-scheduler bench-order image cluster cluster-down lock protos clean
+.PHONY: help setup check check-types check-layers check-lint check-format check-protos test torture e2e demo kind-demo test-gpu bench bench-packing bench-scheduler bench-order image cluster cluster-down lock protos clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,20 +23,31 @@ setup: .venv/ready ## Make the virtual environment from the hashed lock file
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r hack/requirements-dev.lock
 	touch $@
 
+# The one that takes longest first.
+CHECKS := check-types check-layers check-lint check-format check-protos
+
 check: setup ## Format, lint, types, layers, generated code
-	$(BIN)/ruff format --check .
-	$(BIN)/ruff check .
+	@$(MAKE) --no-print-directory --output-sync -j $(JOBS) $(CHECKS)
+
+check-types:
 	$(BIN)/mypy
+check-layers:
 	$(BIN)/lint-imports --no-cache
+check-lint:
+	$(BIN)/ruff check .
+check-format:
+	$(BIN)/ruff format --check .
+check-protos:
 	$(BIN)/python hack/protos.py --check
 
+# Unit tests alone cover the core; tracing every line makes properties and harnesses slow. One test
+# after the other is given out, in the order of tests/conftest.py.
 test: check ## All checks and every test that needs no cluster
 	rm -rf build/coverage
-	$(BIN)/coverage run -m pytest -q -n $(JOBS) tests/unit tests/property -m "not long"
+	$(BIN)/coverage run -m pytest -q -n $(JOBS) tests/unit
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage report --include='driver/core/*' --fail-under=95
-	$(BIN)/pytest -q -n $(JOBS) -m "not e2e and not gpu" tests --ignore=tests/unit --ignore=tests/property
-	$(BIN)/pytest -q -n $(JOBS) -m long tests/property
+	$(BIN)/pytest -q -n $(JOBS) --maxschedchunk=1 -m "not e2e and not gpu" tests --ignore=tests/unit
 
 torture: setup ## Random schedules of everything that can go wrong; TORTURE_SECONDS=3600 for an hour
 	$(BIN)/python -m tests.crash.torture --seconds $(TORTURE_SECONDS)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import yaml
@@ -25,7 +27,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """`files` and then `values` are laid over the chart's own values."""
+    """`files` and then `values` are laid over the chart's own values. `scratch`: for the test."""
 
     helm: Path
     scratch: Path
@@ -59,19 +61,24 @@ class Chart:
         return container
 
     def _run(self, *words: str) -> str:
-        mine = self.scratch / "values.yaml"
-        mine.write_text(yaml.safe_dump(dict(self.values)))
-        options = [word for file in (*self.files, mine) for word in ("--values", str(file))]
-        # Its own home: neither plugins nor settings of whoever runs the tests.
-        home = {"HOME": str(self.scratch), "PATH": "/usr/bin:/bin"}
+        return _helm(self.helm, words, self.files, yaml.safe_dump(dict(self.values)))
+
+
+@cache
+def _helm(helm: Path, words: tuple[str, ...], files: tuple[Path, ...], values: str) -> str:
+    """Many tests look at one rendering. The sources do not change while tests run."""
+    options = [word for file in files for word in ("--values", str(file))]
+    with TemporaryDirectory() as home:
         done = subprocess.run(
-            [str(self.helm), *words, *options],
+            [str(helm), *words, *options, "--values", "-"],
+            input=values,
             capture_output=True,
             text=True,
-            env=home,
+            # Its own home: neither plugins nor settings of whoever runs the tests.
+            env={"HOME": home, "PATH": "/usr/bin:/bin"},
             timeout=60,
             check=False,
         )
-        if done.returncode:
-            raise Refused(done.stdout + done.stderr)
-        return done.stdout
+    if done.returncode:
+        raise Refused(done.stdout + done.stderr)
+    return done.stdout

@@ -18,6 +18,8 @@ from hack.testbed import DRIVER, Testbed
 
 pytestmark = pytest.mark.timeout(180)
 
+OFTEN = "--health-seconds=1"
+
 
 def folder(bed: Testbed) -> Path:
     return bed.plugins / DRIVER
@@ -99,7 +101,7 @@ def test_status_shows_boards_devices_and_who_has_what(
 def test_a_withheld_gpu_is_explained_and_only_an_operators_fault_can_be_acknowledged(
     bed: Testbed, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    bed.start_plugin()
+    bed.start_plugin(OFTEN)
     asks, broken = bed.machine.gpu(0), bed.machine.gpu(1)
     asks.recovery(1)
     until(lambda: state(bed, 0) == "reset", "the advice is taken in")
@@ -132,7 +134,7 @@ def test_a_withheld_gpu_is_explained_and_only_an_operators_fault_can_be_acknowle
 def test_nothing_is_held_in_a_release_window_and_a_reset_by_others_brings_a_gpu_back(
     bed: Testbed, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    bed.start_plugin("--unknown-seconds=1")
+    bed.start_plugin(OFTEN, "--unknown-seconds=1")
     assert bed.process is not None
     waiting = bed.claim("waiting")
     bed.machine.gpu(1).recovery(1)
@@ -171,13 +173,13 @@ def _address(bed: Testbed, gpu: int) -> str:
 
 
 def _seen_released(bed: Testbed) -> int:
-    """How often the poll has told of it, every five seconds or sooner."""
+    """How often the poll has told of it, every second or sooner."""
     told = [e for e in status(bed)["evidence"] if e["name"] == "nvml-released"]
     return max((int(e["count"]) for e in told if e["source"] == "nvml-poll"), default=0)
 
 
 def test_a_probe_that_runs_is_ended_by_a_release_and_made_after_it(bed: Testbed) -> None:
-    bed.start_plugin()
+    bed.start_plugin(OFTEN)
     assert bed.process is not None
     hang = bed.machine.rule("cuCtxSynchronize", delay_ms=FOR_EVER_MS)
     bed.machine.gpu(0).event(0x2)  # a memory error, of which only a probe knows more

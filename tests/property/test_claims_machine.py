@@ -378,7 +378,6 @@ def test_the_node_keeps_its_word_in_any_order_of_events() -> None:
     )
 
 
-@pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_and_in_many_more_of_them() -> None:
     run_state_machine_as_test(

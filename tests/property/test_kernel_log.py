@@ -74,7 +74,6 @@ def test_a_name_that_a_program_gives_itself_never_makes_its_fault_a_worse_one(na
     assert [f.need for f in faults if isinstance(f, Fault)] == [Need.NOTHING]
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     "line",
     [

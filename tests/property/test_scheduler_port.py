@@ -136,7 +136,6 @@ class Life:
             self.scheduler.replace(self.positions[plan.what], plan)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("part", range(PARTS))
 def test_a_packed_node_opens_an_idle_gpu_only_where_no_used_one_can_hold_the_claim(part):
     """Eight GPUs, order renewed after each event; every allocation is placed without overlap."""
