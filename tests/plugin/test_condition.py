@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -96,6 +97,21 @@ def test_a_heartbeat_keeps_the_time_of_the_transition_and_a_transition_moves_it(
     made.set(SICK)
     made.write()
     assert conditions(client)[CONDITION]["lastTransitionTime"] == "2026-01-02T03:10:05Z"
+
+
+def test_changes_in_quick_succession_are_one_write_of_the_last(api, client):
+    api.requests.clear()
+    made, stop = writer(client, Clock()), threading.Event()
+    thread = threading.Thread(target=made.run, args=(stop,))
+    thread.start()
+    for each in (READY, SICK, READY, SICK):
+        made.set(each)
+    api.requests.wait(lambda _: bool(api.requests.writes()))
+    stop.set()
+    made.set(READY)  # wakes it, to see that it is to end
+    thread.join(5)
+    assert len(api.requests.writes()) == 1
+    assert conditions(client)[CONDITION]["status"] == "False"
 
 
 def test_a_restart_keeps_the_time_of_the_transition(client):

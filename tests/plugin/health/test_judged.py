@@ -123,3 +123,11 @@ def test_a_fault_does_not_wait_for_what_was_put_right_just_before_it() -> None:
     assert shell.taints() == {}
     shell.custody.take(fault(at=shell.now))
     assert shell.taints() == {FIRST: ["xid-79"]}
+
+
+def test_whoever_is_told_of_a_fault_finds_its_taint_given_to_the_slices_already() -> None:
+    shell = Shell()
+    found: list[dict[str, list[str]]] = []
+    shell.judged.subscribe(lambda: found.append(shell.taints()))
+    shell.custody.take(fault(at=shell.now))
+    assert found == [{FIRST: ["xid-79"]}]
