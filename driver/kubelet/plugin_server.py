@@ -32,7 +32,10 @@ from driver.ports.kubelet import ClaimService, HealthFeed, RpcMetrics
 
 log = logging.getLogger(__name__)
 
-SERVICE_WORKERS: Final = 16
+SERVICE_WORKERS: Final = 64
+"""Started as they are needed. Some of them may wait for long (`driver.plugin.preparing.claims` says
+how many): the calls that they wait for, and probes, must find one that is free.
+"""
 REGISTRATION_WORKERS: Final = 2
 """Of their own: GetInfo has one second, also while all service workers are busy."""
 

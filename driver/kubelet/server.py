@@ -30,7 +30,7 @@ _MODE: Final = 0o600
 _CANCEL_MARGIN: Final = 1.0
 """Seconds that gRPC gets to end cancelled calls after the grace."""
 
-_QUEUED_PER_WORKER: Final = 16
+_QUEUED_PER_WORKER: Final = 4
 """More are refused with RESOURCE_EXHAUSTED; the kubelet asks again."""
 
 

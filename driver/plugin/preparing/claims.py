@@ -22,15 +22,17 @@ from driver.core.errors import ClaimError, NvmlError, StateError, StateTooNew
 from driver.core.ids import ClaimUID, DeviceName, GpuUuid
 from driver.core.inventory import Inventory
 from driver.core.ledger import Entry, answers
-from driver.core.recovery_rebuild import known_claim, named
+from driver.core.recovery_rebuild import KnownClaim, known_claim, named
 from driver.observe.logs import Log
 from driver.plugin.node import Hardware, Identity
 from driver.plugin.preparing.claim_reader import ClaimReader
 from driver.plugin.preparing.deadline import Deadline
 from driver.plugin.preparing.gpu_locks import GpuLocks
 from driver.plugin.preparing.handout import Handout
+from driver.plugin.preparing.lost import LostEntries
 from driver.plugin.preparing.partitions import Partitions
 from driver.plugin.preparing.turns import Turns
+from driver.plugin.recovering.facts import FactFinder
 from driver.plugin.served import ServedVersion
 from driver.ports.kube import KubeApi
 from driver.ports.kubelet import (
@@ -81,19 +83,37 @@ class Claims:
         turns: Turns,
         on_change: Callable[[int], None] = lambda _: None,
         on_prepared: Callable[[Entry], None] = lambda _: None,
+        on_lost: Callable[[], None] = lambda: None,
         health: Fitness | None = None,
         patience: float = 10.0,
+        waiting: int = 48,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`on_change` is told how many claims are prepared, `on_prepared` each that is new.
+        """`on_change` is told how many claims are prepared, `on_prepared` each that is new,
+        `on_lost` when an entry is missed that a CDI file says there was.
 
         `patience`: seconds that one call waits for the holders of its devices to end. They are
-        usually about to; the kubelet would ask again only after a minute.
+        usually about to; the kubelet would ask again only after a minute. `waiting`: so many
+        calls may do so at once. The others are told at once, since each waits in a worker of the
+        kubelet's server, and what they wait for needs one too.
         """
         self._identity = identity
         self._hardware = hardware
         self._reader = ClaimReader(api, served)
         self._ledger = ledger
+        self._lost = LostEntries(
+            FactFinder(
+                identity=identity,
+                hardware=hardware,
+                ledger=ledger,
+                cdi=cdi,
+                driver_root=driver_root,
+                library=partitions,
+            ),
+            ledger,
+            instances=partitions.instances,
+            on_lost=on_lost,
+        )
         self._handout = Handout(
             identity=identity,
             hardware=hardware,
@@ -101,6 +121,7 @@ class Claims:
             cdi=cdi,
             driver_root=driver_root,
             partitions=partitions,
+            lost=self._lost,
             on_change=on_change,
             on_prepared=on_prepared,
         )
@@ -110,6 +131,7 @@ class Claims:
         self._patience = patience
         self._clock = clock
         self._released = threading.Condition()
+        self._places = threading.BoundedSemaphore(waiting)
         self._releases = 0
 
     def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[ClaimUID, PrepareAnswer]:
@@ -167,7 +189,10 @@ class Claims:
         known = self._ledger.entries().get(ref.uid)
         for unread in self._ledger.unread().values():
             raise StateTooNew(f"claim {ref}: {unread}")
-        if known is not None:
+        if known is None:
+            found = known_claim(claim, driver=driver, pool=pool)
+            known = self._found_again(ref, found, deadline, by=f"prepare of claim {ref}")
+        else:
             known = self._named(known, claim)
         if (
             known is not None
@@ -179,6 +204,18 @@ class Claims:
         self._check_health(intent)
         gpus = {*intent.gpus, *(known.gpus if known else ())}
         return self._hand_out_when_free(intent, gpus, inventory, deadline)
+
+    def _found_again(
+        self, ref: ClaimRef, claim: KnownClaim | None, deadline: Deadline, *, by: str
+    ) -> Entry | None:
+        """The entry of a claim, where the ledger has lost it and its CDI file has not."""
+        if (gpus := self._lost.gpus(ref.uid)) is None:
+            return None
+        with self._locks.held(gpus, by=by, patience=deadline.left()):
+            entry = self._lost.entry(ref.uid, claim)
+            if entry is not None:
+                self._handout.hold(entry)
+        return entry
 
     def _check_health(self, intent: Intent) -> None:
         """A claim that was prepared before keeps what it has; a new one gets nothing that is sick.
@@ -218,16 +255,21 @@ class Claims:
 
     def _wait_for_release(self, seen: int, deadline: Deadline) -> bool:
         """Until a claim was released since `seen`, or it is time to look what others released;
-        False when patience is over.
+        False when patience is over, or too many wait already.
         """
         if not (left := deadline.left(of=self._patience)):
             return False
-        with self._released:
-            self._released.wait_for(lambda: self._releases != seen, min(left, _LOOK_AGAIN))
+        if not self._places.acquire(blocking=False):
+            return False
+        try:
+            with self._released:
+                self._released.wait_for(lambda: self._releases != seen, min(left, _LOOK_AGAIN))
+        finally:
+            self._places.release()
         return True
 
     def _unprepare_one(self, ref: ClaimRef, deadline: Deadline) -> UnprepareAnswer:
-        """From the ledger alone: the claim may be gone from the API. Unknown claims succeed."""
+        """From what is here alone: the claim may be gone from the API. Unknown claims succeed."""
         try:
             with self._turn(ref, deadline, by=f"unprepare of claim {ref}"):
                 known = self._take_back(ref, deadline)
@@ -242,8 +284,10 @@ class Claims:
         entry = self._ledger.entries().get(ref.uid)
         if unread := self._ledger.unread().get(ref.uid):
             raise StateTooNew(unread)
-        gpus, by = entry.gpus if entry else (), f"unprepare of claim {ref}"
-        with self._locks.held(gpus, by=by, patience=deadline.left()):
+        by = f"unprepare of claim {ref}"
+        if entry is None:
+            entry = self._found_again(ref, None, deadline, by=by)
+        with self._locks.held(entry.gpus if entry else (), by=by, patience=deadline.left()):
             self._handout.take_back(ref.uid, entry, deadline)
         with self._released:
             self._releases += 1
