@@ -2,7 +2,8 @@
 
 Bounded on purpose: a few requests at a time, each with a time-out and a short body; what is above
 that is closed or refused at once, so nobody who can connect can take the plugin's memory or
-threads.
+threads. Nor its places: who connects and asks for nothing makes way for the next, or a few silent
+connections would keep the kubelet's probe out, and the kubelet would end the plugin.
 
 Must not know what the answers mean, nor where the socket comes from.
 """
@@ -13,11 +14,12 @@ import socket
 import socketserver
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from threading import BoundedSemaphore, Thread
-from typing import Final
+from threading import BoundedSemaphore, Lock, Thread
+from typing import Final, cast
 from urllib.parse import parse_qsl
 
 from driver.observe.logs import Log
@@ -28,6 +30,8 @@ BACKLOG: Final = 16
 TEXT: Final = "text/plain; charset=utf-8"
 _REQUESTS_AT_ONCE: Final = 8
 _REQUEST_SECONDS: Final = 5.0
+_CUT_SECONDS: Final = 1.0
+"""For the thread of a connection that was cut off to notice it."""
 _LONGEST_BODY: Final = 16 * 1024
 
 
@@ -93,6 +97,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._serve("DELETE")
 
     def _serve(self, method: str, *, with_body: bool = True) -> None:
+        self.server.heard(self.connection)
         answer = self._answer(method)
         self.send_response(answer.status)
         self.send_header("Content-Type", answer.kind)
@@ -141,26 +146,54 @@ class _Server(socketserver.ThreadingMixIn, HTTPServer):
     def __init__(self, listening: socket.socket, routes: Routes) -> None:
         self.routes = routes
         self._free = BoundedSemaphore(_REQUESTS_AT_ONCE)
+        self._lock = Lock()
+        self._silent: dict[socket.socket, None] = {}
+        """Connections that have not asked for anything yet, the oldest first."""
         # Not HTTPServer's own, which makes a socket, and asks DNS for the host's name.
         socketserver.BaseServer.__init__(self, listening.getsockname(), _Handler)
         self.socket = listening
 
+    def heard(self, connection: socket.socket) -> None:
+        """It has asked for something, and is answered now."""
+        with self._lock:
+            self._silent.pop(connection, None)
+
     def process_request(self, request: object, client_address: object) -> None:
-        if not self._free.acquire(blocking=False):
+        connection = cast("socket.socket", request)
+        if not self._place():
             log.warning("too many requests at once", limit=_REQUESTS_AT_ONCE)
-            self.shutdown_request(request)  # type: ignore[arg-type]
+            self.shutdown_request(connection)
             return
+        with self._lock:
+            self._silent[connection] = None
         try:
-            super().process_request(request, client_address)  # type: ignore[arg-type]
+            super().process_request(connection, client_address)
         except BaseException:  # no thread could be started
-            self._free.release()
+            self._gone(connection)
             raise
 
     def process_request_thread(self, request: object, client_address: object) -> None:
+        connection = cast("socket.socket", request)
         try:
-            super().process_request_thread(request, client_address)  # type: ignore[arg-type]
+            super().process_request_thread(connection, client_address)
         finally:
-            self._free.release()
+            self._gone(connection)
+
+    def _place(self) -> bool:
+        if self._free.acquire(blocking=False):
+            return True
+        with self._lock:
+            oldest = next(iter(self._silent), None)
+            if oldest is None:
+                return False
+            del self._silent[oldest]
+            with suppress(OSError):  # it has just ended by itself
+                oldest.shutdown(socket.SHUT_RDWR)
+        return self._free.acquire(timeout=_CUT_SECONDS)
+
+    def _gone(self, connection: socket.socket) -> None:
+        self.heard(connection)
+        self._free.release()
 
     def handle_error(self, request: object, client_address: object) -> None:  # noqa: ARG002
         log.debug("connection broke off", client=str(client_address), error=sys.exception())
