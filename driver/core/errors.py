@@ -17,7 +17,8 @@ the original as `__cause__`.
     |  |- InUse              somebody holds what should change
     |  |  `- Released        we let go of NVML ourselves, for a reset by somebody else
     |  |- CallHangs          a call has not returned for so long that nobody waits for it any more
-    |  `- NoResources        no room for another instance
+    |  |- NoResources        no room for another instance
+    |  `- InstanceLeft       a call failed, and what it had made by then could not be taken away
     |- KubeError             an API request failed; says verb, object and status
     |  |- KubeNotFound       404
     |  |- KubeConflict       409: read again, decide again
@@ -95,6 +96,10 @@ class CallHangs(NvmlError):
 
 
 class NoResources(NvmlError):
+    pass
+
+
+class InstanceLeft(NvmlError):
     pass
 
 

@@ -2,7 +2,7 @@
 
 Why it exists: what NVML reports as success is not always one. A change of the MIG mode may be put
 off until a reset, and an instance may in principle lie elsewhere than asked; each method returns
-only when what was asked for is so.
+only when what was asked for is so, and says where it could not take back what it had made.
 
 Must not know claims, nor what a partition is for.
 """
@@ -18,6 +18,7 @@ from typing import Any, Final
 import pynvml
 
 from driver.core.errors import (
+    InstanceLeft,
     InUse,
     NoResources,
     NotFound,
@@ -88,8 +89,7 @@ class NvmlPartitions:
                 got = Placement(start=info.placement.start, size=info.placement.size)
                 if got != placement:
                     raise NvmlError(
-                        f"the driver put it at slot {got.start} with {got.size} slots instead; it"
-                        " was taken away again",
+                        f"the driver put it at slot {got.start} with {got.size} slots instead",
                         call="nvmlDeviceCreateGpuInstanceWithPlacement",
                         code=pynvml.NVML_ERROR_UNKNOWN,
                         gpu=about,
@@ -183,12 +183,16 @@ def _find(device: Any, instance: int, about: str) -> Any:
 def _undone_on_error(destroy: str, made: Any, about: str) -> Iterator[None]:
     try:
         yield
-    except NvmlError:
+    except NvmlError as error:
         try:
             call(destroy, made, gpu=about)
+        except NotFound:
+            pass
         except NvmlError as second:
-            log.error(
-                "an instance that failed cannot be taken away, it holds its slots until recovery",
-                extra={"what": about, "reason": str(second)},
-            )
+            raise InstanceLeft(
+                f"what was made is still there, after {error}",
+                call=destroy,
+                code=second.code,
+                gpu=about,
+            ) from second
         raise

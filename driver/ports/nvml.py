@@ -63,7 +63,9 @@ class MigLibrary(Protocol):
         ...
 
     def create(self, gpu: GpuUuid, profile: MigProfile, placement: Placement) -> int:
-        """Make a GPU instance exactly there; its id."""
+        """Make a GPU instance exactly there; its id. After an error there is none, unless it is
+        InstanceLeft.
+        """
         ...
 
     def create_compute(self, gpu: GpuUuid, instance: int) -> ComputeFacts:

@@ -10,6 +10,7 @@ import pytest
 
 from driver.core.errors import (
     GpuLost,
+    InstanceLeft,
     InUse,
     NoResources,
     NotFound,
@@ -105,21 +106,31 @@ def test_an_instance_that_cannot_be_read_back_is_taken_away(make_node) -> None:
     assert gpu.machine.snapshot() == {}
 
 
-def test_what_cannot_be_taken_away_either_is_logged_and_the_first_error_is_told(
-    make_node, caplog
+def test_whoever_asked_for_an_instance_that_cannot_be_taken_away_either_is_told_that_it_is_there(
+    make_node,
 ) -> None:
     gpu = cut(make_node("h100x1"))
     profile = gpu.profile()
     with (
         gpu.machine.rule("nvmlGpuInstanceGetInfo", ret=pynvml.NVML_ERROR_UNKNOWN),
         gpu.machine.rule("nvmlGpuInstanceDestroy", ret=pynvml.NVML_ERROR_IN_USE),
+        pytest.raises(
+            InstanceLeft, match=r"^nvmlGpuInstanceDestroy for .*, after nvmlGpuInstanceG"
+        ),
+    ):
+        gpu.create(profile)
+    assert len(gpu.instances()) == 1
+
+
+def test_an_instance_that_went_by_itself_is_not_left(make_node) -> None:
+    gpu = cut(make_node("h100x1"))
+    profile = gpu.profile()
+    with (
+        gpu.machine.rule("nvmlGpuInstanceGetInfo", ret=pynvml.NVML_ERROR_UNKNOWN),
+        gpu.machine.rule("nvmlGpuInstanceDestroy", ret=pynvml.NVML_ERROR_NOT_FOUND),
         pytest.raises(NvmlError, match=r"^nvmlGpuInstanceGetInfo for"),
     ):
         gpu.create(profile)
-    (line,) = caplog.records
-    assert line.what == f"{gpu.uuid}, 1g.10gb at slot 0"
-    assert "nvmlGpuInstanceDestroy" in line.reason
-    assert len(gpu.instances()) == 1
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from driver.core.errors import InUse, NoResources, NotFound, NotSupported, NvmlError
+from driver.core.errors import InstanceLeft, InUse, NoResources, NotFound, NotSupported, NvmlError
 from driver.core.geometry import MigProfile, Placement
 from driver.core.ids import GpuUuid
 from driver.core.ledger import Made
@@ -22,7 +22,8 @@ CHANGES = ("set_mode", "create", "create_compute", "destroy_compute", "destroy")
 
 @dataclass
 class MemoryMig:
-    """`fail`: raised at the n-th call (from 1) of a method, by its name. `calls`: in order.
+    """`fail`: raised at the n-th call (from 1) of a method, by its name; of `create` also what it
+    reads back of the new instance, and how it undoes that. `calls`: in order.
     `waiting`: GPUs whose mode changes at their next reset. `running`: processes, by GPU
     and instance.
     """
@@ -58,7 +59,17 @@ class MemoryMig:
         if any(i.placement.mask & placement.mask for i in self.held[gpu]):
             raise error(NoResources, "create", 23)
         number = next(n for n in range(1, 16) if n not in {i.id for i in self.held[gpu]})
-        self.held[gpu].append(InstanceFacts(id=number, profile_id=profile.id, placement=placement))
+        made = InstanceFacts(id=number, profile_id=profile.id, placement=placement)
+        self.held[gpu].append(made)
+        try:
+            self._call("read_back")
+        except NvmlError:
+            try:
+                self._call("undo")
+            except NvmlError as second:
+                raise error(InstanceLeft, "create", second.code) from second
+            self.held[gpu].remove(made)
+            raise
         return number
 
     def create_compute(self, gpu: GpuUuid, instance: int) -> ComputeFacts:

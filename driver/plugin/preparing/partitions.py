@@ -18,6 +18,7 @@ from driver.core.errors import (
     DriverMismatch,
     DriverNotLoaded,
     GpuLost,
+    InstanceLeft,
     InUse,
     NotFound,
     NvmlError,
@@ -229,7 +230,11 @@ class Partitions:
             self._remove(step.gpu, there)
 
     def _make(self, step: MakePartition, rests: set[MakePartition]) -> Made:
-        instance = self._library.create(step.gpu, step.profile, step.placement)
+        try:
+            instance = self._library.create(step.gpu, step.profile, step.placement)
+        except InstanceLeft:
+            rests.add(step)
+            raise
         try:
             compute = self._library.create_compute(step.gpu, instance)
         except NvmlError:
