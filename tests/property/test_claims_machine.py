@@ -372,14 +372,8 @@ class ClaimsMachine(RuleBasedStateMachine):
             self.node.mig.running.pop((holding.gpu, instance), None)
 
 
-def test_the_node_keeps_its_word_in_any_order_of_events() -> None:
-    run_state_machine_as_test(
-        ClaimsMachine, settings=settings(max_examples=400, stateful_step_count=40)
-    )
-
-
 @pytest.mark.timeout(1800)
-def test_and_in_many_more_of_them() -> None:
+def test_the_node_keeps_its_word_in_any_order_of_events() -> None:
     run_state_machine_as_test(
         ClaimsMachine, settings=settings(max_examples=1500, stateful_step_count=60)
     )

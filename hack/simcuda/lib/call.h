@@ -3,11 +3,9 @@
  * The machine is the one of hack/simnvml: its GPUs, its instances, its fault rules, its call log.
  * A process keeps contexts, memory and modules for itself; `process_mutex` guards all of them. */
 #pragma once
-#include "../../simnvml/lib/state.h"
+#include "../../simnvml/lib/calls.h"
 #include "cuda.h"
 #include <string.h>
-
-#define EXPORT __attribute__((visibility("default")))
 
 enum { MAX_CONTEXT = 64, MAX_ALLOCATION = 4096, MAX_MODULE = 64, MAX_FUNCTION = 256 };
 
@@ -60,12 +58,6 @@ void begin(Call *c, const char *symbol, u32 *hint);
     CUresult entered_ = enter(&c, __func__, &hint_, subject, ordinal);                             \
     if (entered_)                                                                                  \
         return entered_
-#define LEAVE(ret) return leave(&c, ret)
-#define REFUSE_IF(condition, ret)                                                                  \
-    do {                                                                                           \
-        if (condition)                                                                             \
-            return leave(&c, ret);                                                                 \
-    } while (0)
 
 /* devices.c */
 void find_devices(Cuda *out);

@@ -1,6 +1,5 @@
 /* The gate of every call: is CUDA up, whom does it concern, does it answer. */
 #include "call.h"
-#include "../../simnvml/lib/calls.h"
 
 Cuda cuda;
 __thread Context *current;

@@ -1,10 +1,8 @@
 /* What every NVML entry point is made of: one gate in, one gate out, the lock held between.
  * Holding it for the whole body makes each call atomic against every other process. */
 #pragma once
-#include "state.h"
+#include "calls.h"
 #include <string.h>
-
-#define EXPORT __attribute__((visibility("default")))
 
 typedef enum { H_FREE, H_GPU, H_MIG, H_GI, H_CI } Kind;
 typedef struct { Kind kind; u32 gpu, gi, ci, generation; } Handle;
@@ -59,12 +57,6 @@ int caller_is_allowed(const State *s);
     ret_t entered_ = enter(&c, __func__, &hint_, handle, kinds);                                   \
     if (entered_ != OK)                                                                            \
         return entered_
-#define LEAVE(ret) return leave(&c, ret)
-#define REFUSE_IF(condition, ret)                                                                  \
-    do {                                                                                           \
-        if (condition)                                                                             \
-            return leave(&c, ret);                                                                 \
-    } while (0)
 
 /* Optional fields can be hidden per GPU, as on boards that lack them. */
 static inline int hidden_at(const Gpu *g, size_t offset)

@@ -17,3 +17,12 @@ Due fault_due(State *s, const char *symbol, int gpu, int narrowed);
 
 /* A signal that the process survives does not shorten it. Not to be called with a lock held. */
 void hang_for(u32 delay_ms);
+
+/* What entry points are written with. A library has its own `leave`, and an ENTER that makes `c`. */
+#define EXPORT __attribute__((visibility("default")))
+#define LEAVE(ret) return leave(&c, ret)
+#define REFUSE_IF(condition, ret)                                                                  \
+    do {                                                                                           \
+        if (condition)                                                                             \
+            return leave(&c, ret);                                                                 \
+    } while (0)

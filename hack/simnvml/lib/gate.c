@@ -1,7 +1,6 @@
 /* The gate of every call: is the library up, who is asked, does it answer. */
 #define _GNU_SOURCE
 #include "call.h"
-#include "calls.h"
 #include <fnmatch.h>
 #include <unistd.h>
 
