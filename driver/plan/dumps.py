@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from pydantic import ValidationError
-
 from api.resource.claim import ResourceClaim
 from api.resource.codec import StoredSlice, decode_stored
 from driver.core.errors import ConfigError
+from driver.plan.shape import check_slice
 
 _STDIN = "-"
 
@@ -68,14 +67,22 @@ def _text(name: str, flag: str, stdin: TextIO) -> str:
 def _objects(where: str, text: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     try:
         found = json.loads(text)
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{where}: not JSON ({error}); use kubectl with -o json") from error
     if not isinstance(found, dict) or "kind" not in found:
         raise ConfigError(f"{where}: no Kubernetes object; use kubectl with -o json")
     # A typed list may leave the kind of its items out.
     kind = str(found["kind"]).removesuffix("List")
-    for item in found.get("items", [found]):
+    items = found.get("items", [found])
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+        raise ConfigError(f"{where}: its items are no list of objects; use kubectl with -o json")
+    for item in items:
         yield where, {"kind": kind, **item}
+
+
+def _name_of(obj: Mapping[str, Any]) -> str:
+    metadata = obj.get("metadata")
+    return str(metadata.get("name", "")) if isinstance(metadata, dict) else ""
 
 
 def make_dump(objects: Sequence[tuple[str, Mapping[str, Any]]]) -> Dump:
@@ -85,6 +92,7 @@ def make_dump(objects: Sequence[tuple[str, Mapping[str, Any]]]) -> Dump:
         try:
             match each["kind"]:
                 case "ResourceSlice":
+                    check_slice(each)
                     slices.append(decode_stored(each))
                 case "ResourceClaim":
                     claims.append(ResourceClaim.model_validate(each))
@@ -92,7 +100,8 @@ def make_dump(objects: Sequence[tuple[str, Mapping[str, Any]]]) -> Dump:
                     raise ConfigError(
                         f"{where}: found a {other}; only ResourceSlices and ResourceClaims are read"
                     )
-        except (KeyError, TypeError, ValidationError) as error:
-            name = each.get("metadata", {}).get("name", "")
-            raise ConfigError(f"{where}: {each['kind']} {name} is not complete: {error}") from error
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ConfigError(
+                f"{where}: {each['kind']} {_name_of(each)} is not complete: {error}"
+            ) from error
     return Dump(slices=tuple(slices), claims=tuple(claims))

@@ -2,6 +2,7 @@
 
 import io
 import json
+from typing import Any
 
 import pytest
 
@@ -51,7 +52,7 @@ def test_the_table_says_what_fits_and_whose_end_makes_room(plan):
     assert code == 0
     assert out.splitlines() == [
         "node    GPUs  fragmentation  still fits, each alone",
-        "node-1     2           0.19  1g.10gb 10, 1g.20gb 5, 2g.20gb 4, 3g.40gb 1, 4g.40gb 1",
+        "node-1     2           0.25  1g.10gb 10, 1g.20gb 5, 2g.20gb 4, 3g.40gb 1, 4g.40gb 1",
         "node-2     1           0.00  1g.10gb 7, 1g.20gb 4, 2g.20gb 3, 3g.40gb 2, 4g.40gb 1, gpu 1",
         "",
         "room for gpu:",
@@ -156,13 +157,23 @@ def test_a_board_with_four_slots_is_read_too(nodes):
     assert one["room"]["claims"] == []
 
 
-def test_counters_of_another_making_are_not_guessed_at(nodes):
+@pytest.mark.parametrize(
+    ("name", "total", "said"),
+    [
+        ("decoders", "5", "its counters are not those that this version derives"),
+        ("memory-slice-7", None, "lie on slots that its counter set does not have"),
+        ("memory-slice-9", "1", "lie on slots that its counter set does not have"),
+    ],
+)
+def test_counters_of_another_making_are_not_guessed_at(nodes, name, total, said):
     slices = slices_of("node-1", 1)
     counters = slices[0]["spec"]["sharedCounters"][0]["counters"]
-    counters["decoders"] = {"value": "5"}
+    counters[name] = {"value": total}
+    if total is None:
+        del counters[name]
     (one,) = nodes(slices)
     assert one["gpus"] == 0
-    assert "its counters are not those that this version derives" in one["problems"][0]
+    assert said in one["problems"][0]
 
 
 def test_a_gpu_whose_partitions_get_their_places_late_is_left_out_and_told(nodes):
@@ -202,6 +213,18 @@ def test_slices_and_claims_can_be_two_files(plan, tmp_path):
     assert (code, piped) == (0, out)
 
 
+NAMELESS: list[dict[str, Any]] = [
+    {"metadata": None},
+    {"metadata": "x", "spec": {}},
+    {"metadata": {}},
+]
+
+
+def given_slice(**changes):
+    metadata: dict[str, Any] = {"name": "one", "uid": "u", "resourceVersion": "1"}
+    return {"kind": "ResourceSlice", "metadata": metadata, **changes}
+
+
 @pytest.mark.parametrize(
     ("text", "arguments", "said"),
     [
@@ -215,6 +238,16 @@ def test_slices_and_claims_can_be_two_files(plan, tmp_path):
         ("[]", [], "standard input: no Kubernetes object"),
         (json.dumps(list_of({"kind": "Pod"})), [], "found a Pod; only ResourceSlices"),
         (json.dumps(list_of({"kind": "ResourceSlice"})), [], "ResourceSlice  is not complete"),
+        ("[" * 200_000, [], "standard input: not JSON"),
+        ('{"kind": "List", "items": null}', [], "its items are no list of objects"),
+        ('{"kind": "List", "items": [5]}', [], "its items are no list of objects"),
+        *(
+            (json.dumps({"kind": kind, **body}), [], f"{kind}  is not complete")
+            for kind in ("ResourceSlice", "ResourceClaim")
+            for body in NAMELESS
+        ),
+        (json.dumps(given_slice(spec=5)), [], "ResourceSlice one is not complete"),
+        (json.dumps(given_slice(spec={"driver": "x"})), [], "ResourceSlice one is not complete"),
         (json.dumps(list_of()), [], "no ResourceSlice of driver gpu.tessera.dev"),
         (
             json.dumps(list_of(*SCATTERED)),
