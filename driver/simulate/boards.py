@@ -7,6 +7,7 @@ driver publishes what NVML reports, and a board that is not here is simulated fr
 from __future__ import annotations
 
 import json
+from collections import Counter
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
@@ -15,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from driver.core.errors import ConfigError
 from driver.core.geometry import Geometry, MigProfile, Placement
+from driver.core.simulation.kinds import GPU
 
 _Count = Annotated[int, Field(ge=1, le=64)]
 
@@ -24,10 +26,10 @@ class _Read(BaseModel):
 
 
 class _Profile(_Read):
-    name: str
+    name: str = Field(min_length=1)
     compute: _Count
     size: _Count
-    starts: tuple[Annotated[int, Field(ge=0, le=63)], ...]
+    starts: tuple[Annotated[int, Field(ge=0, le=63)], ...] = Field(min_length=1)
 
     @property
     def most(self) -> int:
@@ -66,16 +68,19 @@ def read_boards(path: Path) -> dict[str, Geometry]:
 def _boards(text: str, where: str) -> dict[str, Geometry]:
     try:
         found = _File.model_validate(json.loads(text))
-    except json.JSONDecodeError as error:
-        raise ConfigError(f"{where}: not JSON: {error}") from error
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
         raise ConfigError(f"{where}: {place}: {first['msg']}") from error
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{where}: not JSON: {error}") from error
     return {name: _geometry(where, name, board) for name, board in found.boards.items()}
 
 
 def _geometry(where: str, name: str, board: _Board) -> Geometry:
+    for kind, times in Counter([GPU, *(p.name for p in board.profiles)]).items():
+        if times > 1:
+            raise ConfigError(f"{where}: board {name}: {kind} is the name of two kinds")
     for profile in board.profiles:
         for start in profile.starts:
             if start + profile.size > board.slots:

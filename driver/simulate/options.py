@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from driver.core.counters import Inexpressible, find_counters
 from driver.core.errors import ConfigError
 from driver.core.geometry import Geometry, Offer, offers
 from driver.core.simulation.compare import Contender, default_offer
@@ -20,6 +21,8 @@ from driver.simulate.boards import examples, read_boards
 _BOARD: Final = "H100-80"
 _MIX: Final = "uniform"
 _ARRIVALS: Final = "5000"
+_MOST: Final = 10**9
+"""Far more than can be simulated, and safe to compute with."""
 _PLOTTED: Final = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 
 
@@ -44,7 +47,7 @@ class Options:
 
 def read(chosen: Namespace) -> Options:
     board, geometry = _board(chosen.board, chosen.geometry)
-    offer = _offer(geometry, chosen.profiles)
+    offer = _offer(board, geometry, chosen.profiles)
     stream = Path(chosen.stream) if chosen.stream else None
     if stream:
         for flag in ("mix", "load", "arrivals", "plot"):
@@ -55,7 +58,7 @@ def read(chosen: Namespace) -> Options:
         raise ConfigError(f"--plot: {plot} is not a name that ends in .svg, the one format written")
     loads: tuple[float, ...] = _PLOTTED if plot else (0.5,)
     if chosen.load is not None:
-        loads = tuple(_positive("--load", text) for text in _split(chosen.load))
+        loads = tuple(_positive("--load", text) for text in _split("--load", chosen.load))
     mix_name = chosen.mix or _MIX
     return Options(
         board=board,
@@ -84,10 +87,15 @@ def _board(name: str | None, file: str | None) -> tuple[str, Geometry]:
     return name, boards[name]
 
 
-def _offer(geometry: Geometry, profiles: str | None) -> Offer:
+def _offer(board: str, geometry: Geometry, profiles: str | None) -> Offer:
     if profiles is None:
-        return default_offer(geometry)
-    return offers([geometry], _split(profiles))[0]
+        offer = default_offer(geometry)
+    else:
+        offer = offers([geometry], _split("--profiles", profiles))[0]
+    match find_counters(offer):
+        case Inexpressible(reason=reason):
+            raise ConfigError(f"board {board} cannot be simulated: {reason}")
+    return offer
 
 
 def _mix(text: str, offer: Offer) -> dict[str, float]:
@@ -101,7 +109,7 @@ def _mix(text: str, offer: Offer) -> dict[str, float]:
             f"--mix: there is no {text!r}; allowed: {', '.join(MIXES)},"
             " or weights as PROFILE=NUMBER,gpu=NUMBER"
         )
-    return dict(_weight(part, sizes(offer)) for part in _split(text))
+    return dict(_weight(part, sizes(offer)) for part in _split("--mix", text))
 
 
 def _weight(part: str, kinds: Collection[str]) -> tuple[str, float]:
@@ -113,20 +121,24 @@ def _policies(texts: Sequence[str] | None) -> tuple[Contender, ...]:
     if texts is None:
         return tuple(Contender)
     known = {c.value: c for c in Contender}
-    asked = [name for text in texts for name in _split(text)]
+    asked = [name for text in texts for name in _split("--policy", text)]
     for name in asked:
         if name not in known:
             raise ConfigError(f"--policy: there is no {name!r}; allowed: {', '.join(known)}")
     return tuple(dict.fromkeys(known[name] for name in asked))
 
 
-def _split(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",") if part.strip()]
+def _split(flag: str, text: str) -> list[str]:
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if not parts:
+        raise ConfigError(f"{flag}: {text!r} names nothing")
+    return parts
 
 
 def _whole(flag: str, text: str, *, least: int) -> int:
-    if not text.isdecimal() or int(text) < least:
-        raise ConfigError(f"{flag}: {text!r} is not a whole number from {least} up")
+    digits = len(str(_MOST))
+    if not text.isdecimal() or len(text) > digits or not least <= int(text) <= _MOST:
+        raise ConfigError(f"{flag}: {text!r} is not a whole number from {least} up to {_MOST}")
     return int(text)
 
 
@@ -135,6 +147,8 @@ def _positive(flag: str, text: str) -> float:
         number = float(text)
     except ValueError:
         number = math.nan
-    if not 0 < number < math.inf:
-        raise ConfigError(f"{flag}: {text!r} is not a number above 0")
+    if not 1 / _MOST <= number <= _MOST:
+        raise ConfigError(
+            f"{flag}: {text!r} is not a number above 0, from {1 / _MOST:g} up to {_MOST:g}"
+        )
     return number

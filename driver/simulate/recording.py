@@ -7,13 +7,16 @@ unit, as long as it is the same; `gpu` as profile is a full GPU.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Collection, Iterable
 from pathlib import Path
+from typing import Final
 
 from driver.core.errors import ConfigError
 from driver.core.simulation.jobs import Job
 from driver.core.simulation.kinds import kind_named
+
+_MOST: Final = 1e20
+"""Room for nanoseconds since 1970, and none for sums that overflow."""
 
 
 def read_stream(path: Path, kinds: Collection[str]) -> list[Job]:
@@ -41,7 +44,7 @@ def _filled(lines: Iterable[str]) -> list[tuple[int, str]]:
 def _job(where: str, line: str, kinds: Collection[str]) -> Job:
     try:
         found = json.loads(line)
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{where}: not JSON: {error}") from error
     if not isinstance(found, dict) or not {"at", "profile", "lasts"} <= found.keys():
         raise ConfigError(f"{where}: a job needs at, profile and lasts; found {line.strip()}")
@@ -53,6 +56,8 @@ def _job(where: str, line: str, kinds: Collection[str]) -> Job:
 
 
 def _number(where: str, key: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if not isinstance(value, int | float) or isinstance(value, bool):
         raise ConfigError(f"{where}: {key} is {value!r}; it must be a number")
+    if not -_MOST <= value <= _MOST:
+        raise ConfigError(f"{where}: {key} is no number from {-_MOST:g} to {_MOST:g}")
     return float(value)

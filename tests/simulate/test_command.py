@@ -158,6 +158,13 @@ def _shape(profile):
         (["--mix", "1g.10gb=none"], "--mix: 'none' is not a number above 0"),
         (["--profiles", "2g.10gb"], "'2g.10gb' is listed, but no GPU of this node has it"),
         (["--load", "0"], "--load: '0' is not a number above 0"),
+        (["--load", ","], "--load: ',' names nothing"),
+        (["--policy", ","], "--policy: ',' names nothing"),
+        (["--profiles", ","], "--profiles: ',' names nothing"),
+        (["--mix", "gpu=1e308,1g.10gb=1e308"], "--mix: '1e308' is not a number above 0, from"),
+        (["--load", "1e-320"], "--load: '1e-320' is not a number above 0, from"),
+        (["--lag", "9" * 20], "is not a whole number from 0 up to"),
+        (["--seed", "9" * 5000], "is not a whole number from 0 up to"),
         (["--gpus", "0"], "--gpus: '0' is not a whole number from 1 up"),
         (["--lag", "x"], "--lag: 'x' is not a whole number from 0 up"),
         (["--plot", "a.png"], "--plot: a.png is not a name that ends in .svg"),
@@ -186,6 +193,13 @@ def test_what_cannot_be_simulated_is_named_with_what_can(simulate, arguments, sa
         ),
         (lines_of([STREAM[0] | {"lasts": 0}]), "day.jsonl:1: lasts is 0; it must be more than 0"),
         (lines_of([STREAM[0] | {"at": "now"}]), "day.jsonl:1: at is 'now'; it must be a number"),
+        (
+            lines_of([STREAM[0] | {"at": 10**400}]),
+            "day.jsonl:1: at is no number from -1e+20 to 1e+20",
+        ),
+        (f'{{"at": {"9" * 5000}}}', "day.jsonl:1: not JSON"),
+        ('{"at": NaN, "profile": "gpu", "lasts": 1}', "day.jsonl:1: at is no number from"),
+        ("[" * 200_000, "day.jsonl:1: not JSON"),
         (lines_of([STREAM[2], STREAM[1]]), "comes after line 1 at 20"),
         (lines_of([STREAM[0], STREAM[0]]), "come at one time"),
     ],
@@ -196,23 +210,30 @@ def test_a_recording_that_cannot_be_played_is_refused_by_line(simulate, file, te
     assert said in err
 
 
+TWO = {"name": "2g", "compute": 2, "size": 2, "starts": [0, 2]}
+
+
+def board_of(*profiles, slots=4):
+    return {"boards": {"b": {"slots": slots, "profiles": list(profiles)}}}
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [
         ("{", "not JSON"),
+        ("9" * 5000, "not JSON"),
         ({"boards": {}}, "boards: "),
-        ({"boards": {"b": {"slots": 4, "profiles": [{"name": "1g"}]}}}, "boards.b.profiles.0."),
+        (board_of({"name": "1g"}), "boards.b.profiles.0."),
+        (board_of(TWO | {"name": ""}), "boards.b.profiles.0.name: "),
+        (board_of(TWO | {"starts": []}), "boards.b.profiles.0.starts: "),
+        (board_of(TWO, TWO), "board b: 2g is the name of two kinds"),
+        (board_of(TWO | {"name": "gpu"}), "board b: gpu is the name of two kinds"),
         (
-            {
-                "boards": {
-                    "b": {
-                        "slots": 4,
-                        "profiles": [{"name": "2g", "compute": 2, "size": 2, "starts": [3]}],
-                    }
-                }
-            },
+            board_of(TWO | {"starts": [3]}),
             "board b: 2g at slot 3 with size 2 is outside of the board's 4 slots",
         ),
+        (board_of(TWO | {"starts": [0, 0]}), "MIG profile 2g is reported twice at one start"),
+        (board_of(TWO, slots=64), "board b cannot be simulated: 64 slots"),
     ],
 )
 def test_a_file_of_boards_that_is_wrong_is_named(simulate, file, content, said):
