@@ -20,6 +20,8 @@ DRIVER: Final = "gpu.tessera.dev"
 IMAGE: Final = "localhost/tessera:e2e"
 PLUGIN_DIR: Final = f"/var/lib/kubelet/plugins/{DRIVER}"
 CDI_DIR: Final = "/var/run/cdi"
+PATIENCE: Final = 5
+"""Seconds in which a pod that has all it needs is ready."""
 
 Obj = dict[str, Any]
 
@@ -52,15 +54,27 @@ def apply(*objects: Obj) -> None:
 
 
 def wait(what: str, condition: str, *, seconds: int = 90, namespace: str = "default") -> None:
-    """Until kubectl sees the condition; on time-out, the object and its events are shown."""
-    try:
-        kubectl(
-            "wait", "-n", namespace, what, f"--for={condition}", f"--timeout={seconds}s",
-            timeout=seconds + 30,
-        )  # fmt: skip
-    except Failed as error:
-        shown = kubectl("describe", "-n", namespace, what)
-        raise Failed(f"{error}\n{shown}") from None
+    """Until kubectl sees the condition; on time-out, the object and its events are shown.
+
+    A pod that is not ready is changed now and then, so that its kubelet looks at it again. Else it
+    would try a preparation that failed again after 60 to 90 seconds: the kubelet tells of it by an
+    event, and is otherwise as content as if the pod ran.
+    """
+    patience = PATIENCE if what.startswith("pod/") and condition == "condition=Ready" else seconds
+    deadline = time.monotonic() + seconds
+    while True:
+        words = ("-n", namespace, what)
+        try:
+            kubectl(
+                "wait", *words, f"--for={condition}", f"--timeout={patience}s",
+                timeout=patience + 30,
+            )  # fmt: skip
+        except Failed as error:
+            if time.monotonic() + patience > deadline:
+                raise Failed(f"{error}\n{kubectl('describe', *words)}") from None
+        else:
+            return
+        kubectl("annotate", *words, "--overwrite", f"looked-at={time.monotonic()}")
 
 
 def node_shell(node: str, *command: str, timeout: float = 120) -> str:
