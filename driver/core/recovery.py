@@ -16,7 +16,15 @@ from dataclasses import dataclass, field
 
 from driver.core.ids import ClaimUID, DeviceName, GpuUuid, PoolName
 from driver.core.ledger import Entry, Phase, conflict
-from driver.core.recovery_rebuild import CdiFile, GpuNow, KnownClaim, find_devices, named, rebuilt
+from driver.core.recovery_rebuild import (
+    CdiFile,
+    Found,
+    GpuNow,
+    KnownClaim,
+    find_devices,
+    named,
+    rebuilt,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,26 +157,39 @@ def _ended(entry: Entry, facts: Facts) -> Repair | None:
 
 def _without_entry(uid: ClaimUID, file: CdiFile, facts: Facts) -> Repair | None:
     devices = file.devices
+    gone = uid in facts.claims and facts.claims[uid] is None
+    useless = RemoveCdi(uid=uid) if gone else None
     if devices is None:
         # Not a specification of ours any more; only the claim's own end says that nobody needs it.
-        gone = uid in facts.claims and facts.claims[uid] is None
-        return RemoveCdi(uid=uid) if gone else None
+        return useless
     found = find_devices(devices, facts.gpus)
     if found is None:
         return None
-    claim = facts.claims.get(uid)
     if not found:
         unused = is_released(uid, frozenset(devices), facts.claims)
         return RemoveCdi(uid=uid) if unused else None
-    uuids = {f.uuid for f in found}
-    if claim is None and uuids & (held := _held(facts)):
-        # The others have it. If this claim has ended, its file is of no use any more.
-        return RemoveCdi(uid=uid) if uid in facts.claims and uuids <= held else None
-    if claim is None and uuids & _named_elsewhere(uid, facts):
-        # Two claims name one device: one of them only watches it, and only the API knows which.
+    claim = facts.claims.get(uid)
+    own = found if claim else _own(uid, found, facts, gone=gone)
+    if own is None:
         return None
-    entry = rebuilt(uid, found, claim, pool=facts.pool, boot_id=facts.boot_id)
-    return None if conflict(entry, facts.entries.values()) else Rebuild(entry=entry)
+    entry = rebuilt(uid, own, claim, pool=facts.pool, boot_id=facts.boot_id)
+    if not own or conflict(entry, facts.entries.values()):
+        return useless
+    return Rebuild(entry=entry)
+
+
+def _own(
+    uid: ClaimUID, found: tuple[Found, ...], facts: Facts, *, gone: bool
+) -> tuple[Found, ...] | None:
+    """What of it nobody else has; None where only the API can tell.
+
+    What others hold is theirs: this claim, if it has ended, only watched it, or had it before. Of
+    two claims that name one device, and have no entry, one only watches it.
+    """
+    held = _held(facts)
+    own = tuple(f for f in found if f.uuid not in held)
+    unclear = (own != found and not gone) or {f.uuid for f in own} & _named_elsewhere(uid, facts)
+    return None if unclear else own
 
 
 def _held(facts: Facts) -> set[str]:

@@ -38,6 +38,7 @@ from driver.plugin.preparing.partitions import Partitions
 from driver.plugin.preparing.running_calls import RunningCalls
 from driver.plugin.publishing.allocations import Allocations
 from driver.plugin.recovering.lookup import ClaimLookup
+from driver.plugin.recovering.missed import Missed
 from driver.plugin.recovering.recovery import Tell
 from driver.plugin.served import ServedVersion
 from driver.plugin.stores import open_stores
@@ -87,7 +88,10 @@ def run(settings: PluginSettings) -> int:
     )
     recorder = Recorder(api, controller=identity.driver, instance=identity.node)
     tell = teller(recorder, identity.node)
-    stores = open_stores(settings, on_damage=lambda where, why: _damaged(metrics, tell, where, why))
+    missed = Missed()
+    stores = open_stores(
+        settings, on_damage=lambda where, why: _damaged(metrics, tell, missed, where, why)
+    )
     served = ServedVersion(lambda: discover(api).resource_version)
     hardware = Hardware()
     library = NvmlLibrary(
@@ -161,6 +165,7 @@ def run(settings: PluginSettings) -> int:
         turns=stores.turns,
         on_change=prepared,
         on_prepared=status.report,
+        on_lost=missed.tell,
         health=health,
     )
     calls = RunningCalls(claims)
@@ -190,6 +195,7 @@ def run(settings: PluginSettings) -> int:
         discovery=looking,
         metrics=metrics,
         tell=tell,
+        missed=missed,
         on_change=prepared,
     )
     hardware.subscribe(recovering.changed)
@@ -275,9 +281,10 @@ def _end(supervisor: Supervisor, *, drained: bool, running: list[str]) -> int:
     return code
 
 
-def _damaged(metrics: Metrics, tell: Tell, where: Path, why: str) -> None:
+def _damaged(metrics: Metrics, tell: Tell, missed: Missed, where: Path, why: str) -> None:
     metrics.ledger_damaged()
-    what = "ledger entry set aside; it is made again from its CDI file and the hardware"
+    missed.tell()
+    what = "the ledger was damaged; what is lost is made again from CDI files and the hardware"
     log.error(what, file=str(where), reason=why)
     tell(Reason.LEDGER_DAMAGED, f"{what}: {where}: {why}")
 

@@ -29,6 +29,7 @@ from driver.plugin.publishing.allocations import Allocations, trim
 from driver.plugin.publishing.publisher import Publisher
 from driver.plugin.recovering.facts import FactFinder
 from driver.plugin.recovering.lookup import ClaimLookup
+from driver.plugin.recovering.missed import Missed
 from driver.plugin.recovering.recovery import Recovery, Tell
 from driver.plugin.served import Served, ServedVersion
 from driver.plugin.stores import Stores
@@ -42,7 +43,7 @@ GPUS: Final = "gpus"
 SLICES: Final = "slices"
 KUBELET: Final = "kubelet"
 """The conditions of readiness."""
-_GOOD_NEWS: Final = frozenset({Reason.ORPHAN_REMOVED, Reason.DEVICE_READY})
+_GOOD_NEWS: Final = frozenset({Reason.ORPHAN_REMOVED, Reason.DEVICE_READY, Reason.DEVICE_RESET})
 
 
 class Topology:
@@ -181,6 +182,7 @@ def recovery(
     discovery: Discovery,
     metrics: Metrics,
     tell: Tell,
+    missed: Missed,
     on_change: Callable[[int], None],
 ) -> Recovery:
     """`discovery` looks again when the ledger explains more or less than it did; `on_change` is
@@ -191,7 +193,7 @@ def recovery(
         on_change(len(stores.ledger.known()))
         discovery.again()
 
-    return Recovery(
+    made = Recovery(
         facts=FactFinder(
             identity=identity,
             hardware=hardware,
@@ -216,6 +218,8 @@ def recovery(
         wakeup=supervisor.wakeup(),
         on_change=repaired,
     )
+    missed.heard_by(made.lost)
+    return made
 
 
 def teller(recorder: Recorder, node: str) -> Tell:

@@ -118,6 +118,16 @@ class AtomicFolder:
                 return
             yield True
 
+    def rewrite(self, name: str, data: bytes) -> None:
+        """As `write`, by who is `alone`. OSError."""
+        self._replace(self.path / name, data)
+        if self._durable:
+            folder = self._files.open_folder(self.path)
+            try:
+                self._files.fsync(folder)
+            finally:
+                self._files.close(folder)
+
     def _replace(self, target: Path, data: bytes) -> Stamp:
         temp = target.with_name(f"{_TEMP_PREFIX}{secrets.token_hex(8)}{_TEMP_SUFFIX}")
         fd = self._files.create(temp)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from driver.core.errors import StateError
 from driver.state.failures import state_error
 
 _SETTLED: Final = 20_000_000
@@ -50,8 +51,17 @@ class FolderView:
         self.looks = 0
 
     def unchanged(self) -> bool:
-        """Whether there can be nothing new. StateError where the folder cannot be read."""
-        return self._clean is not None and self._stamp() == self._clean
+        """Whether there can be nothing new; a look says what is wrong with the folder."""
+        if self._clean is None:
+            return False
+        try:
+            return self._stamp() == self._clean
+        except StateError:
+            return False
+
+    def inode(self, name: str) -> int:
+        """Of the file as it was read or written last; 0 where that is not known."""
+        return self._stamps.get(name, (0, 0, 0))[0]
 
     def look(self) -> Changes:
         """StateError where the folder cannot be read."""

@@ -4,10 +4,13 @@ Why one file each: claims are prepared in parallel, and a damaged file costs one
 put is one fsync of the file and one of the folder. What another plugin process of the node wrote is
 seen at the next question; see `folder_view.py` for what that costs.
 
-What cannot be trusted is set aside into `damaged/` and reported, and work goes on; recovery
-rebuilds such a claim from CDI, hardware and API. A file of a later version stops the start: what it
-holds is in use, and must neither be given away nor overwritten. Where one shows up later, `unread`
-tells it.
+What cannot be trusted is set aside into `damaged/` and reported, and work goes on. Where the file
+is the one that was read or written before, memory still has the entry, and it is written again;
+else recovery rebuilds such a claim from CDI, hardware and API. A folder that is gone is made again,
+empty: another plugin may have written since our last look.
+
+A file of a later version stops the start: what it holds is in use, and must neither be given away
+nor overwritten. Where one shows up later, `unread` tells it.
 
 Must not know what an entry is for.
 """
@@ -15,6 +18,7 @@ Must not know what an entry is for.
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -146,6 +150,7 @@ class LedgerDir:
         with self._looking:
             if self._view.unchanged():
                 return  # another thread was first
+            self._make_again()
             with self._memory:
                 self._touched.clear()
             changes = self._view.look()
@@ -154,6 +159,10 @@ class LedgerDir:
                 self._take(changes.changed, found, changes.gone)
                 if not self._touched and None not in found.values():
                     self._view.finished()
+
+    def _make_again(self) -> None:
+        if make_folder(self._path, mode=0o700):
+            self._on_damage(self._path, "the folder was gone with all entries, and is made again")
 
     def _take(
         self,
@@ -188,7 +197,16 @@ class LedgerDir:
         except StateTooNew as error:
             return error
         except StateError as error:
-            return error if self._set_aside(name, str(error)) else None
+            known = self._in_memory(name)
+            return (known or error) if self._set_aside(name, str(error), known) else None
+
+    def _in_memory(self, name: str) -> Entry | None:
+        """The entry of a damaged file, if nobody has replaced that file since we knew it."""
+        try:
+            now = os.lstat(self._path / name).st_ino
+        except OSError:
+            return None
+        return self._entries.get(_uid(name)) if now == self._view.inode(name) else None
 
     def _decoded(self, name: str) -> Entry:
         path = self._path / name
@@ -204,8 +222,10 @@ class LedgerDir:
             raise StateDamaged(f"{name}: the file name is not that of claim {entry.uid!r}")
         return entry
 
-    def _set_aside(self, name: str, reason: str) -> bool:
-        """Whether the matter is settled. Where the file cannot be moved, it is told and left."""
+    def _set_aside(self, name: str, reason: str, known: Entry | None) -> bool:
+        """Whether the matter is settled. Where the file cannot be moved, it is told and left.
+        `known`: the entry that is put in its place.
+        """
         folder = self._path / _DAMAGED
         kept = folder / f"{name}.damaged-{self._now():%Y%m%dT%H%M%S.%fZ}"
         try:
@@ -214,13 +234,17 @@ class LedgerDir:
                 # Not while somebody writes: it could be a whole one that is moved away.
                 if not alone or self._is_whole(name):
                     return False
-                (self._path / name).rename(kept)
+                if known is None:
+                    (self._path / name).rename(kept)
+                else:
+                    kept.hardlink_to(self._path / name)
+                    self._folder.rewrite(name, encode(known, node=self._node))
         except FileNotFoundError:
             return False  # another process, which reads the same folder, was first
         except (OSError, StateError) as error:
             self._on_damage(self._path / name, f"{reason}; it cannot be set aside: {error}")
             return True
-        self._on_damage(kept, reason)
+        self._on_damage(kept, f"{reason}; written again from memory" if known else reason)
         return True
 
     def _is_whole(self, name: str) -> bool:

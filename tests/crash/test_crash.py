@@ -11,7 +11,15 @@ import pytest
 from hack.testbed import REPO
 from tests.crash.scenes import SCENES
 
-RUNS = {"whole": 310, "dynamic": 740, "first": 230, "two": 470, "mixed": 60, "static": 230, "late": 320}
+RUNS = {
+    "whole": 310,
+    "dynamic": 740,
+    "first": 230,
+    "two": 470,
+    "mixed": 60,
+    "static": 230,
+    "late": 320,
+}
 """At least so many in each scene: a step that is not counted any more must show."""
 
 

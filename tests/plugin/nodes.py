@@ -68,6 +68,7 @@ class MigNode:
         self.mig: MemoryMig = of.mig if of else MemoryMig()
         self.root = Root()
         self.prepared: list[Entry] = []
+        self.lost = 0
         self.hardware = hardware = Hardware()
         hardware.found(build_inventory(mig_snapshot(mig_gpu(0), mig_gpu(1)), Choices()))
         self.locks = locks = ThreadLocks()
@@ -84,8 +85,12 @@ class MigNode:
             locks=GpuLocks(locks),
             turns=Turns(locks),
             on_prepared=self.prepared.append,
+            on_lost=self._missed,
             patience=0,
         )
+
+    def _missed(self) -> None:
+        self.lost += 1
 
     def add(self, obj: JsonObject) -> ClaimRef:
         metadata = obj["metadata"]

@@ -81,3 +81,23 @@ def test_a_claim_that_it_never_took_back_is_looked_at_when_its_grace_is_over(nod
     node.recovery.look = look  # type: ignore[method-assign]
     node.recovery.run(stop)
     assert looked == [0.0, GRACE]
+
+
+def test_an_entry_that_somebody_missed_is_looked_for_at_once(node: Node) -> None:
+    stop, slept = threading.Event(), list[float]()
+
+    def wait(timeout: float | None) -> bool:
+        assert timeout is not None
+        slept.append(timeout)
+        if len(slept) == 1:
+            for _ in range(3):
+                node.recovery.lost()
+            return True
+        node.now += timeout
+        if len(slept) == 3:
+            stop.set()
+        return False
+
+    node.recovery._wakeup.wait = wait  # type: ignore[method-assign]
+    node.recovery.run(stop)
+    assert slept == [300.0, 1.0, 300.0]

@@ -1,5 +1,6 @@
 import errno
 import os
+import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -253,11 +254,80 @@ def test_a_folder_that_cannot_be_read_is_an_error_but_for_those_who_only_look(tm
     ledger = opened(tmp_path / "ledger")
     ledger.put(ONE)
     (tmp_path / "ledger").rename(tmp_path / "elsewhere")
-    with pytest.raises(StateError, match=r"cannot read .*ledger: .*hostPath"):
+    (tmp_path / "ledger").touch()
+    with pytest.raises(StateError, match=r"cannot make the folder .*ledger: .*remove it"):
         ledger.entries()
     assert ledger.known() == {ONE.uid: ONE}
+    (tmp_path / "ledger").unlink()
     (tmp_path / "elsewhere").rename(tmp_path / "ledger")
     assert ledger.entries() == {ONE.uid: ONE}
+
+
+@pytest.mark.parametrize("settled", [True, False])
+def test_a_folder_that_is_gone_is_told_and_made_again_empty(tmp_path, settled):
+    damage: Damage = []
+    later = SECOND if settled else 0
+    ledger = LedgerDir(
+        tmp_path / "ledger",
+        "n1",
+        on_damage=lambda *told: damage.append(told),
+        now_ns=lambda: time.time_ns() + later,
+    )
+    ledger.put(ONE)
+    assert ledger.entries() == {ONE.uid: ONE}
+    shutil.rmtree(tmp_path / "ledger")
+    assert ledger.entries() == {}
+    assert damage == [
+        (tmp_path / "ledger", "the folder was gone with all entries, and is made again")
+    ]
+    ledger.put(TWO)
+    assert on_disk(tmp_path / "ledger") == {TWO.uid: TWO} == ledger.entries()
+
+
+def spoil(file: Path) -> None:
+    """One byte of the file's content is another one, in its place on the disk."""
+    with file.open("r+b") as opened_file:
+        opened_file.seek(-40, os.SEEK_END)
+        opened_file.write(b"\0")
+
+
+def test_what_memory_knows_of_a_file_that_spoils_is_written_again(tmp_path):
+    damage: Damage = []
+    ledger = opened(tmp_path, damage=damage)
+    ledger.put(ONE)
+    spoil(tmp_path / "c0ffee-1.json")
+    ledger.put(TWO)
+    assert ledger.entries() == {ONE.uid: ONE, TWO.uid: TWO} == on_disk(tmp_path)
+    ((where, reason),) = damage
+    assert (where.parent, where.exists()) == (tmp_path / "damaged", True)
+    assert reason.endswith("written again from memory")
+    ledger.remove(ONE.uid)
+    assert ledger.entries() == {TWO.uid: TWO} == on_disk(tmp_path)
+
+
+def test_but_not_what_another_plugin_has_ended_meanwhile(tmp_path):
+    ours, theirs = opened(tmp_path), opened(tmp_path)
+    ours.put(ONE)
+    assert theirs.entries() == {ONE.uid: ONE}
+    spoil(tmp_path / "c0ffee-1.json")
+    theirs.remove(ONE.uid)
+    assert ours.entries() == {} == on_disk(tmp_path)
+
+
+def test_and_where_the_disk_takes_it_no_more_it_is_kept_in_memory(tmp_path):
+    damage: Damage = []
+    files = ScriptedFiles()
+    ledger = opened(tmp_path, files, damage)
+    ledger.put(ONE)
+    spoil(tmp_path / "c0ffee-1.json")
+    old = time.time_ns() - SECOND
+    os.utime(tmp_path / "c0ffee-1.json", ns=(old, old))
+    create = len(files.calls) + 2  # after the folder is opened and locked
+    files.fail_at, files.error = create, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert ledger.entries() == {ONE.uid: ONE}
+    ((where, reason),) = damage
+    assert where == tmp_path / "c0ffee-1.json"
+    assert "it cannot be set aside" in reason
 
 
 def test_two_ledgers_over_one_folder_lose_nothing_while_both_write(tmp_path):

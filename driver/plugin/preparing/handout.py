@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from driver.core.bind import Crowded, bind, recall, unbound
-from driver.core.cdi import build_spec, read_devices
+from driver.core.cdi import build_spec
 from driver.core.claims import Intent
 from driver.core.errors import ClaimError, NvmlError
 from driver.core.ids import ClaimUID, DeviceName, GpuUuid
@@ -28,12 +28,12 @@ from driver.core.ledger import (
     with_made,
 )
 from driver.core.prepare import MakePartition, plan_steps
-from driver.core.recovery_rebuild import CdiFile, named_by
 from driver.core.snapshot import InstanceFacts
 from driver.observe.logs import Log
 from driver.plugin.node import Hardware, Identity
 from driver.plugin.preparing.deadline import Deadline
-from driver.plugin.preparing.partitions import Partitions, Unfinished, lost_entry
+from driver.plugin.preparing.lost import LostEntries
+from driver.plugin.preparing.partitions import Partitions, Unfinished
 from driver.ports.state import CdiStore, DriverRoot, Ledger, partitions_of
 
 log = Log(__name__)
@@ -49,6 +49,7 @@ class Handout:
         cdi: CdiStore,
         driver_root: DriverRoot,
         partitions: Partitions,
+        lost: LostEntries,
         on_change: Callable[[int], None],
         on_prepared: Callable[[Entry], None],
     ) -> None:
@@ -59,6 +60,7 @@ class Handout:
         self._cdi = cdi
         self._driver_root = driver_root
         self._partitions = partitions
+        self._lost = lost
         self._on_change = on_change
         self._on_prepared = on_prepared
         on_change(len(ledger.entries()))
@@ -66,13 +68,14 @@ class Handout:
     def give(self, intent: Intent, inventory: Inventory, deadline: Deadline) -> Entry | Crowded:
         """What the claim holds then; or why it cannot be had before another claim has ended."""
         entries = self._ledger.entries()
-        placed = self._place(intent, entries, inventory)
+        placed = self._place(intent, entries)
         if isinstance(placed, Crowded):
             return placed
         identity = self._identity
         wanted = entry_for(placed, pool=identity.pool, boot_id=identity.boot_id)
         if held := conflict(wanted, entries.values()):
             return Crowded(held)
+        self._lost.check(wanted)
         known = entries.get(wanted.uid)
         if known is not None and not same_claim(known, wanted):
             # Its file names what is not the claim's any more.
@@ -97,8 +100,14 @@ class Handout:
             log.warning("CDI file was missing or altered, restored", claim=entry.uid)
         return True
 
+    def hold(self, entry: Entry) -> None:
+        """Take up an entry that was lost."""
+        self._ledger.put(entry)
+        self._on_change(len(self._ledger.entries()))
+        log.warning("ledger entry was lost, made again", claim=entry.uid)
+
     def take_back(self, uid: ClaimUID, entry: Entry | None, deadline: Deadline) -> None:
-        """The file goes in any case: it may be all that is left of a claim that nobody knows."""
+        """The file goes in any case: without an entry nothing of what it names is there."""
         self._cdi.remove(uid)
         if entry is not None:
             self._take_apart(entry, deadline)
@@ -110,18 +119,11 @@ class Handout:
         self._ledger.remove(entry.uid)
         self._on_change(len(self._ledger.entries()))
 
-    def _place(
-        self, intent: Intent, entries: Mapping[ClaimUID, Entry], inventory: Inventory
-    ) -> Intent | Crowded:
+    def _place(self, intent: Intent, entries: Mapping[ClaimUID, Entry]) -> Intent | Crowded:
         """With a start for each partition whose start is left to us."""
         boot = self._identity.boot_id
         intent = recall(intent, entries.get(intent.uid), boot_id=boot)
-        there = {gpu: self._partitions.there(gpu) for gpu in unbound(intent)}
-        for gpu, instances in there.items():
-            for each in instances:
-                # It would get a second partition, and nobody would know of the first.
-                if self._lost_owner(gpu, each, inventory) == intent.uid:
-                    raise lost_entry("the claim", gpu, each, intent.uid)
+        there = {gpu: self._partitions.instances(gpu) for gpu in unbound(intent)}
         return bind(intent, entries.values(), there, boot_id=boot)
 
     def _make(
@@ -141,7 +143,7 @@ class Handout:
         if any(isinstance(step, MakePartition) for step in steps):
             if known is None or known.phase is Phase.COMPLETED:
                 partitions.check(
-                    steps, known=known, lost=lambda gpu, at: self._lost_owner(gpu, at, inventory)
+                    steps, known=known, lost=lambda step, at: self._check_owner(step, at, inventory)
                 )
             self._ledger.put(begun)
         try:
@@ -168,17 +170,14 @@ class Handout:
             self._cdi.remove(uid)
         self._ledger.remove(uid)
 
-    def _lost_owner(
-        self, gpu: GpuUuid, instance: InstanceFacts, inventory: Inventory
-    ) -> ClaimUID | None:
-        """The claim without an entry whose CDI file names this instance."""
-        files = {
-            uid: CdiFile(devices=read_devices(self._cdi.read(uid), uid))
-            for uid in sorted(self._cdi.claims() - self._ledger.entries().keys())
-        }
-        geometry = inventory.gpus[gpu].mig.geometry
+    def _check_owner(self, step: MakePartition, at: InstanceFacts, inventory: Inventory) -> None:
+        """ClaimError where the instance is that of a claim whose entry was lost."""
+        geometry = inventory.gpus[step.gpu].mig.geometry
         names = {p.id: p.name for p in geometry.profiles} if geometry else {}
-        return named_by(gpu, instance, names.get(instance.profile_id, ""), files)
+        owner = self._lost.owner(step.gpu, at, names.get(at.profile_id, ""))
+        if owner is not None:
+            instance = f"GPU instance {at.id} on GPU {step.gpu}"
+            raise self._lost.refusal(f"device {step.device}", instance, owner)
 
     def _write_cdi(self, entry: Entry, inventory: Inventory) -> bool:
         """Whether the file had to be written."""

@@ -23,7 +23,7 @@ from driver.core.errors import (
     NotFound,
     NvmlError,
 )
-from driver.core.ids import ClaimUID, DeviceName, GpuUuid
+from driver.core.ids import DeviceName, GpuUuid
 from driver.core.ledger import Entry, Made, Slot
 from driver.core.prepare import FindPartition, MakePartition, OpenPartition, Step, SwitchMode
 from driver.core.snapshot import InstanceFacts
@@ -65,7 +65,7 @@ class Partitions:
         """The same, for one call."""
         return type(self)(self._library, wait=self._wait, clock=self._clock, deadline=deadline)
 
-    def there(self, gpu: GpuUuid) -> tuple[InstanceFacts, ...]:
+    def instances(self, gpu: GpuUuid) -> tuple[InstanceFacts, ...]:
         """What is on the hardware now, whoever made it."""
         return self._library.instances(gpu)
 
@@ -96,12 +96,12 @@ class Partitions:
         steps: tuple[Step, ...],
         *,
         known: Entry | None = None,
-        lost: Callable[[GpuUuid, InstanceFacts], ClaimUID | None] = lambda *_: None,
+        lost: Callable[[MakePartition, InstanceFacts], None] = lambda *_: None,
     ) -> None:
         """ClaimError where somebody else's instance is in the way. To be asked before anything is
         written down: from then on, what is at the place passes for ours. `known`: the complete
-        entry of the claim, some partitions of which are gone. `lost`: the claim without an entry
-        whose CDI file names an instance; a pod may use it.
+        entry of the claim, some partitions of which are gone. `lost` raises where an instance is
+        that of a claim without an entry; a pod may use it.
         """
         for step in steps:
             if not isinstance(step, MakePartition):
@@ -112,8 +112,7 @@ class Partitions:
                 ours = any(_is(instance, s) or _is_bare(instance, s) for s in slots)
                 if not instance.placement.mask & step.placement.mask or ours:
                     continue
-                if (claim := lost(step.gpu, instance)) is not None:
-                    raise lost_entry(f"device {step.device}", step.gpu, instance, claim)
+                lost(step, instance)
                 raise ClaimError(
                     f"device {step.device}: GPU instance {instance.id} that Tessera did not"
                     f" make is at its place on GPU {step.gpu}; destroy it"
@@ -295,15 +294,6 @@ class Partitions:
             if instance.profile_id == profile_id and instance.placement.start == start:
                 return instance
         return None
-
-
-def lost_entry(what: str, gpu: GpuUuid, instance: InstanceFacts, claim: ClaimUID) -> ClaimError:
-    """A pod may use the instance; so nobody is told to destroy it."""
-    return ClaimError(
-        f"{what}: GPU instance {instance.id} on GPU {gpu} is claim {claim}'s by its CDI file, and"
-        " the ledger has lost that entry; recovery makes it again (the plugin's log says where it"
-        " cannot), leave the instance as it is; this is tried again"
-    )
 
 
 def _is_bare(instance: InstanceFacts, slot: Slot) -> bool:

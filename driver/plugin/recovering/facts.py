@@ -5,7 +5,8 @@ Must not know what is repaired, nor ask the API.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Set as AbstractSet
+from typing import Protocol
 
 from driver.core.cdi import JsonValue, build_spec, read_devices
 from driver.core.errors import NvmlError, StateError
@@ -15,13 +16,18 @@ from driver.core.ledger import Entry, Phase
 from driver.core.names import is_of_gpu
 from driver.core.recovery import Facts
 from driver.core.recovery_rebuild import CdiFile, GpuNow, KnownClaim
-from driver.core.snapshot import GpuFacts
+from driver.core.snapshot import GpuFacts, InstanceFacts
 from driver.observe.logs import Log
 from driver.plugin.node import Hardware, Identity
-from driver.ports.nvml import MigLibrary
 from driver.ports.state import CdiStore, DriverRoot, Ledger, partitions_of
 
 log = Log(__name__)
+
+
+class Instances(Protocol):
+    def instances(self, gpu: GpuUuid) -> tuple[InstanceFacts, ...]:
+        """What is on the hardware now, whoever made it."""
+        ...
 
 
 class FactFinder:
@@ -35,7 +41,7 @@ class FactFinder:
         ledger: Ledger,
         cdi: CdiStore,
         driver_root: DriverRoot,
-        library: MigLibrary,
+        library: Instances,
     ) -> None:
         self._identity = identity
         self._hardware = hardware
@@ -51,7 +57,11 @@ class FactFinder:
         """Empty while a ledger file cannot be read by this version: it may explain any of them."""
         if self._ledger.unread():
             return {}
-        return {uid: self._file(uid) for uid in sorted(self._cdi.claims())}
+        return self.files_without(frozenset())
+
+    def files_without(self, claims: AbstractSet[ClaimUID]) -> dict[ClaimUID, CdiFile]:
+        """Those of other claims."""
+        return {uid: self.file(uid) for uid in sorted(self._cdi.claims() - claims)}
 
     def find(
         self,
@@ -119,7 +129,7 @@ class FactFinder:
             log.warning("CDI file cannot be read", claim=entry.uid, reason=str(error))
             return False
 
-    def _file(self, uid: ClaimUID) -> CdiFile:
+    def file(self, uid: ClaimUID) -> CdiFile:
         try:
             return CdiFile(devices=read_devices(self._cdi.read(uid), uid))
         except StateError as error:

@@ -56,6 +56,8 @@ _FIRST_READING: Final = 10.0
 """Seconds that the start waits for the hardware; a driver that comes later is met by `run`."""
 _AFTER_CHANGE: Final = 60.0
 _AFTER_FAILURE: Final = 60.0
+_AFTER_LOSS: Final = 1.0
+"""Many may miss an entry at once."""
 _BY: Final = "recovery"
 
 DONE, BUSY, IN_USE, FAILED = "done", "busy", "in_use", "failed"
@@ -125,12 +127,18 @@ class Recovery:
         self._clock = clock
         self._since: dict[ClaimUID, float] = {}
         self._changed = threading.Event()
+        self._lost = threading.Event()
         self._failed = False
         self._ends = HeardEnds(grace)
 
     def changed(self) -> None:
         """The hardware is another one: look soon."""
         self._changed.set()
+        self._wakeup.wake()
+
+    def lost(self) -> None:
+        """Something of the ledger is lost: look at once."""
+        self._lost.set()
         self._wakeup.wake()
 
     def ended(self, uid: ClaimUID) -> None:
@@ -158,6 +166,9 @@ class Recovery:
                 if self._changed.is_set():
                     self._changed.clear()
                     due = min(due, self._clock() + _AFTER_CHANGE)
+                if self._lost.is_set():
+                    self._lost.clear()
+                    due = min(due, self._clock() + _AFTER_LOSS)
             elif due <= self._clock() or self.is_left():
                 due = self._clock() + self.look()
 
