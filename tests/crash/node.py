@@ -9,60 +9,22 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from driver.core.devices import EVERY_SLOT, Allocatable
 from driver.core.ids import ClaimUID, GpuUuid
 from driver.core.inventory import build_inventory
 from driver.core.ledger import Phase, conflict
 from driver.core.snapshot import NodeSnapshot
 from driver.nvml import NvmlLibrary, NvmlPartitions
 from driver.nvml.boards import Boards
-from driver.ports.kube import JsonObject
 from driver.ports.kubelet import Failure
 from hack.simnvml.kit import Machine
 from tests.crash.checks import Place, check_cdi, hardware, on_disk
 from tests.crash.faults import Steps
 from tests.crash.forking import forked
 from tests.crash.plugin import NoTopology, Plugin, claim_object, ref_of
+from tests.crash.pods import Pod, Told, overlap
 from tests.crash.runs import value
+from tests.crash.story import Story, shown
 from tests.crash.world import World, fresh_folder
-
-Told = dict[str, Any]
-
-
-@dataclass(kw_only=True)
-class Pod:
-    """`answer`: what the kubelet was told last, if it is sure. `gone`: told that nothing is left.
-    `deleted`: by force, so that the scheduler gives its device away.
-    """
-
-    name: str
-    device: Allocatable
-    obj: JsonObject
-    ending: bool = False
-    deleted: bool = False
-    answer: str | None = None
-    gone: bool = False
-    unsure: bool = False
-
-    def end(self) -> None:
-        self.ending = True
-        self.answer = None
-
-    def asked(self, calls: list[tuple[str, str]], *, alone: bool) -> None:
-        """Where calls of both kinds, or of both plugins, overtake each other, nothing is known."""
-        kinds = {what for what, name in calls if name == self.name}
-        self.unsure = len(kinds) > 1 or (bool(kinds) and not alone and self.ending)
-        if kinds and "prepare" in kinds:
-            self.gone = False
-
-    def told(self, line: Told) -> None:
-        if line["said"] is None or self.unsure:
-            return
-        if line["call"] == "prepare":
-            assert self.answer in {None, line["said"]}, f"{self.name} is answered otherwise"
-            self.answer = None if self.ending else line["said"]
-        else:
-            self.gone = True
 
 
 @dataclass(kw_only=True)
@@ -80,9 +42,19 @@ class Node:
         self.boards = Boards()
         self.inventory = build_inventory(value(forked(self._read)), self.world.choices)
         self.gpus = sorted(self.inventory.gpus)
+        self.story = Story()
+        self._seen: list[str] = []
 
     def close(self) -> None:
+        self.story.close()
         self.world.close()
+
+    def begin(self) -> None:
+        """Another round, and its story."""
+        self.story.close()
+        self.story = Story()
+        for line in self._seen:
+            self.story.note(f"had {line}")
 
     def plugin(self, steps: Steps | None = None) -> Plugin:
         claims = {pod.name: pod.obj for pod in self.pods.values() if not pod.deleted}
@@ -100,13 +72,20 @@ class Node:
         self.made += 1
         name = f"pod-{self.made}"
         self.pods[name] = Pod(name=name, device=device, obj=claim_object(name, device.name))
+        self.story.note(f"{name} is allocated {device.name}")
+
+    def end(self, pod: Pod) -> None:
+        self.story.note(f"{pod.name} ends")
+        pod.end()
 
     def delete(self, pod: Pod) -> None:
+        self.story.note(f"{pod.name} is deleted by force")
         pod.deleted = True
         pod.end()
 
     def reset(self, gpu: GpuUuid) -> None:
         """By somebody else: all partitions of the GPU are gone, and what ran there ended."""
+        self.story.note(f"{gpu[:8]} is reset")
         self._on_machine(lambda m: next(g for g in m.gpus if g.uuid == gpu).reset())
         self.foreign = {place: uuid for place, uuid in self.foreign.items() if place[0] != gpu}
         for pod in self.pods.values():
@@ -118,6 +97,7 @@ class Node:
             return str(machine.get("boot_id"))
 
         self.world.boot = self._on_machine(boot)
+        self.story.note(f"boots as {self.world.boot[:8]}")
         for file in self.world.cdi.iterdir():
             file.unlink()
         self.foreign.clear()
@@ -152,6 +132,7 @@ class Node:
 
         if uuid := value(forked(make)):
             self.foreign[gpu, place.start, place.size] = uuid
+            self.story.note(f"{gpu[:8]} {place.start}+{place.size}: {uuid} is made by others")
 
     def uncut(self, random: Random) -> None:
         if not self.foreign:
@@ -167,6 +148,7 @@ class Node:
 
         value(forked(remove))
         del self.foreign[place]
+        self.story.note(f"{place[0][:8]} {place[1]}+{place[2]}: is destroyed by its maker")
 
     # -- what is so
 
@@ -207,12 +189,14 @@ class Node:
 
     def _explained(self, plugin: Plugin) -> None:
         """Nothing is given twice, and every instance is somebody's."""
-        entries = on_disk(self.world)
+        entries, there = on_disk(self.world), hardware(plugin)
+        self._seen = shown(entries, there, self.foreign)
+        for line in self._seen:
+            self.story.note(f"has {line}")
         present = [e for e in entries.values() if e.boot_id == self.world.boot]
         for number, entry in enumerate(present):
             assert not conflict(entry, present[:number]), conflict(entry, present[:number])
         ours = {(h.gpu, h.slot.start, h.slot.size) for e in present for h in e.holdings if h.slot}
-        there = hardware(plugin)
         for place, uuid in self.foreign.items():
             left = [c.uuid for c in there[place].compute] if place in there else []
             assert left == [uuid], f"destroyed, but not ours: {place}"
@@ -242,10 +226,3 @@ class Node:
 
     def _on_machine(self, act: Callable[[Machine], Any]) -> Any:
         return value(forked(lambda: act(Machine.open(self.world.machine))))
-
-
-def overlap(one: Allocatable, other: Allocatable) -> bool:
-    if one.gpu.uuid != other.gpu.uuid:
-        return False
-    masks = [d.slots if d.slots > 0 else EVERY_SLOT for d in (one, other)]
-    return bool(masks[0] & masks[1])

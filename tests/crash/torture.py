@@ -2,9 +2,9 @@
 
 In rounds: what happens to pods, GPUs and the API is drawn; one or two plugins work off the
 kubelet's calls, twice, in any order, while steps fail or kill them; then the node is looked at.
-The seed of the first finding is printed; `--seed N --rounds M` plays the same again. All that is
-drawn follows from the seed, but where calls run side by side (two plugins, or threads of one) the
-kernel decides who comes first.
+The first finding is printed with its seed and with the story of its round, step by step: `--seed N
+--rounds M` plays the same again, but where calls run side by side (two plugins, or threads of one)
+the kernel decides who comes first.
 """
 
 from __future__ import annotations
@@ -18,77 +18,20 @@ import threading
 import time
 import traceback
 from collections import Counter
-from dataclasses import dataclass
 from functools import partial
 from random import Random
 from typing import Any
 
-from driver.core.errors import (
-    KubeConflict,
-    KubeError,
-    KubeGone,
-    KubeUnavailable,
-    StateError,
-)
-from driver.ports.kube import JsonObject, Resource
+from driver.core.errors import StateError
 from driver.ports.kubelet import Failure
-from tests.crash.faults import Fault, Kind, Steps
 from tests.crash.forking import collected, started
 from tests.crash.node import Node
 from tests.crash.plugin import Plugin
-from tests.crash.runs import FILE_ERRORS, NVML_ERRORS
-from tests.plugin.stubs import ClaimsApi
+from tests.crash.story import Note, StoryLog
+from tests.crash.weather import WEATHERS, Dice, FlakyApi, Weather
 
 Call = tuple[str, str]
 """`prepare`, `unprepare` or `look`, and the claim's name."""
-
-_API_ERRORS: tuple[KubeError, ...] = (
-    KubeConflict("conflict", what="get", status=409),
-    KubeGone("gone", what="get", status=410),
-    KubeUnavailable("too many requests", what="get", status=429),
-    KubeUnavailable("internal error", what="get", status=500),
-    KubeUnavailable("no answer in time", what="get"),
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Weather:
-    """Chances of a step to fail or to be the last, and of a request to fail."""
-
-    kill: float
-    fail: float
-    api: float
-
-
-class Dice(Steps):
-    """Every step may be the faulty one."""
-
-    def __init__(self, random: Random, weather: Weather) -> None:
-        super().__init__(armed=True)
-        self._random = random
-        self._weather = weather
-
-    def _due(self, name: str) -> Fault | None:
-        with self._lock:
-            self.names.append(name)
-            roll, at = self._random.random(), len(self.names)
-            if roll < self._weather.kill:
-                kind = self._random.choice((Kind.KILL_BEFORE, Kind.KILL_AFTER, Kind.TORN))
-                return Fault(at=at, kind=kind)
-            if roll < self._weather.kill + self._weather.fail:
-                codes = NVML_ERRORS if name.startswith("NVML") else FILE_ERRORS
-                return Fault(at=at, kind=Kind.FAIL, code=self._random.choice(codes))
-            return None
-
-
-class FlakyApi(ClaimsApi):
-    random: Random
-    rate = 0.0
-
-    def get(self, resource: Resource, name: str, *, namespace: str = "") -> JsonObject:
-        if self.random.random() < self.rate:
-            raise self.random.choice(_API_ERRORS)
-        return super().get(resource, name, namespace=namespace)
 
 
 class Schedule:
@@ -101,29 +44,25 @@ class Schedule:
 
     def round(self) -> None:
         random = self.random
+        self.node.begin()
         for _ in range(random.randint(1, 4)):
             self._happen()
         plugins = 2 if random.random() < 0.3 else 1
         threads = random.choice((1, 1, 1, 3))
         calls = self._calls()
         shares = [calls, random.sample(calls, len(calls))][:plugins]
-        weather = random.choice(
-            (
-                Weather(kill=0.0, fail=0.0, api=0.0),
-                Weather(kill=0.03, fail=0.0, api=0.1),
-                Weather(kill=0.0, fail=0.03, api=0.1),
-                Weather(kill=0.01, fail=0.02, api=0.3),
-            )
-        )
+        weather = random.choice(WEATHERS)
+        self.node.story.note(f"{plugins} plugins of {threads} threads in {weather}")
         children = [
-            started(partial(self._plugin, share, weather, threads, random.getrandbits(32)))
-            for share in shares
+            started(partial(self._plugin, share, weather, threads, random.getrandbits(32), who))
+            for share, who in zip(shares, ("first", "second"), strict=False)
         ]
         for pod in self.node.pods.values():
             pod.asked(calls, alone=plugins == 1 and threads == 1)
         for pid, pipe in children:
             killed, lines = collected(pid, pipe)
             self.tally["plugins killed" if killed else "plugins ended"] += 1
+            self.node.story.note(f"{pid} was killed" if killed else f"{pid} ended")
             self.node.told([json.loads(line) for line in lines.splitlines()])
         self.tally["calls"] += sum(len(share) for share in shares)
         self.node.examine()
@@ -141,7 +80,7 @@ class Schedule:
             case "start":
                 node.allocate(random)
             case "end" if pods:
-                random.choice(pods).end()
+                node.end(random.choice(pods))
             case "force" if pods:
                 node.delete(random.choice(pods))
             case "reset":
@@ -169,32 +108,37 @@ class Schedule:
         return calls
 
     def _plugin(
-        self, calls: list[Call], weather: Weather, threads: int, seed: int, telling: int
+        self, calls: list[Call], weather: Weather, threads: int, seed: int, who: str, telling: int
     ) -> None:
         """In a child: the plugin, and the kubelet's calls in `threads`. Answers are told at once:
         the kubelet has heard them when we die.
         """
-        random = Random(seed)
+        random, note = Random(seed), partial(self.node.story.note, who=who)
+        note(f"starts as {os.getpid()}")
+        StoryLog(note).install()
         try:
-            plugin = self.node.plugin(Dice(random, weather))
-        except StateError:
-            return  # it could not start: the container is started again later
+            plugin = self.node.plugin(Dice(random, weather, note))
+        except StateError as error:
+            note(f"cannot start: {error}")
+            return  # the container is started again later
         api = FlakyApi(claims=plugin.api.claims)
         api.random, api.rate = random, weather.api
         plugin.api.get = api.get  # type: ignore[method-assign]
         plugin.recovery.begin()
         parts = [calls[n::threads] for n in range(threads)]
         workers = [
-            threading.Thread(target=self._work, args=(plugin, part, telling)) for part in parts[1:]
+            threading.Thread(target=self._work, args=(plugin, part, note, telling), name=str(n))
+            for n, part in enumerate(parts[1:], start=2)
         ]
         for worker in workers:
             worker.start()
-        self._work(plugin, parts[0], telling)
+        self._work(plugin, parts[0], note, telling)
         for worker in workers:
             worker.join()
 
-    def _work(self, plugin: Plugin, calls: list[Call], telling: int) -> None:
+    def _work(self, plugin: Plugin, calls: list[Call], note: Note, telling: int) -> None:
         for what, name in calls:
+            note(f"{what} {name}")
             if what == "look":
                 plugin.recovery.look()
                 continue
@@ -205,6 +149,7 @@ class Schedule:
                 said = None if isinstance(answer, Failure) else repr(answer)
             else:
                 said = "" if not plugin.unprepare(obj) else None
+            note(f"{what} {name}: {'done' if said is not None else 'failed'}")
             line = json.dumps({"call": what, "name": name, "said": said})
             os.write(telling, line.encode() + b"\n")
 
@@ -228,6 +173,7 @@ def main() -> int:
                 schedule.round()
             schedule.node.drain()
         except Exception:  # noqa: BLE001 - whatever it is, it is a finding
+            print(schedule.node.story.told())
             traceback.print_exc()
             print(f"FOUND in round {done}: --seed {seed} --rounds {done}", flush=True)
             return 1
