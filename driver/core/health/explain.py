@@ -13,7 +13,7 @@ from typing import Final
 from driver.core.devices import EVERY_SLOT
 from driver.core.health.items import Item, Kind
 from driver.core.health.judgement import Judgement, Reason, State
-from driver.core.health.proof import Step
+from driver.core.health.proof import PROBED_AGAIN, Step
 from driver.core.health.signals import Need
 
 _STATES: Final = {
@@ -24,6 +24,7 @@ _STATES: Final = {
     State.REBOOT: "withheld until the node is rebooted and a probe passes",
     State.OPERATOR: "withheld until an operator decides",
 }
+_PROBE_LEFT: Final = "withheld until a probe passes"
 _STEPS: Final = {
     Step.LOOK: ("a look that finds it in order", "nobody: Tessera looks again by itself"),
     Step.RESET: ("a GPU reset", "an administrator, once no pod uses the GPU"),
@@ -39,7 +40,7 @@ _STEPS: Final = {
 def explain(judgement: Judgement) -> tuple[str, ...]:
     """The judgement, then for each reason what it is, and what would clear it."""
     since = f", since {moment(judgement.since)}" if judgement.since is not None else ""
-    return (_STATES[judgement.state] + since, *_all(judgement.reasons))
+    return (_state(judgement) + since, *_all(judgement.reasons))
 
 
 def summary(judgement: Judgement) -> str:
@@ -51,6 +52,14 @@ def summary(judgement: Judgement) -> str:
     return (
         f"{worst.item.name}{_detail(worst.item)}, since {moment(worst.item.first)};"
         f" clears by: {clears}; to act: {who}"
+    )
+
+
+def _state(judgement: Judgement) -> str:
+    """What is left to be done, if the rest was."""
+    steps = {reason.step for reason in judgement.deciding}
+    return (
+        _PROBE_LEFT if judgement.state.hard and steps == {Step.PROBE} else _STATES[judgement.state]
     )
 
 
@@ -66,6 +75,8 @@ def clearing(reason: Reason) -> tuple[str, str]:
         clears += ", then a passed probe"
     if item.weight is Need.WATCH and item.wish:
         clears += ", or a GPU reset"
+    if reason.step is Step.PROBE and item.hard and item.name in PROBED_AGAIN:
+        who = "nobody: Tessera probes it again while it is idle; if it stays, reset the GPU"
     if item.suspect:
         who = "an administrator: most GPUs say the same at once, look at the driver and at Tessera"
     return clears, who
@@ -121,7 +132,7 @@ def _done(item: Item) -> str:
         f"; {what} {moment(at)}"
         for what, at in (
             ("in order since", item.well),
-            ("reset seen", item.reset),
+            ("reset", item.reset),
             (f"acknowledged by {by.by}" if by else "", by.at if by else None),
         )
         if at is not None and at > item.last

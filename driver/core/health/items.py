@@ -28,6 +28,8 @@ RECOVERY: Final = "recovery-action"
 """One name for all of them: the driver has one action at a time, and "none" ends it."""
 RESET_MARKS: Final = frozenset({RECOVERY, "gpu-lost", "gpu-missing", "reset-required"})
 """States of a GPU that go with a reset alone: that one is in order again proves a reset."""
+ROW_PENDING: Final = "row-remap-pending"
+"""A memory row is replaced by a reset alone, so this is such a mark too, of a GPU that works."""
 EVENTS: Final = frozenset({Source.KERNEL, Source.EVENTS})
 """These tell of a moment and cannot be asked again; the other sources look at a state."""
 

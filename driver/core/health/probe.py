@@ -31,6 +31,7 @@ BUSY: Final = "probe-busy"
 HANGS: Final = "probe-hangs"
 NO_DEVICE: Final = "probe-no-device"
 CRASHED: Final = "probe-crashed"
+NO_CUDA: Final = "probe-no-cuda"
 # Of the node, not of one device:
 FABRIC: Final = "fabric-not-ready"
 MISMATCH: Final = "driver-mismatch"
@@ -44,6 +45,9 @@ _BUSY_CODES: Final = frozenset({2, 46, 800})
 _NO_DEVICE_CODES: Final = frozenset({100, 101})
 """CUDA shows no such device: unloaded driver, missing node, instance just destroyed. A GPU that is
 really lost is known from NVML and the kernel log."""
+_START_CODES: Final = frozenset({3, 304, 999})
+"""Of cuInit: not initialised, an error of the operating system, unknown. It opens what the driver
+has on the node before it comes to the GPU, so a missing part answers the same on every GPU."""
 _NODE_CODES: Final = {802: FABRIC, 803: MISMATCH, 804: MISMATCH}
 _PROGRAM_CODES: Final = frozenset({34, 209, 218, 221, 222, 223, 302, 303})
 """A stub library, or no compiler that takes our program: of the installation."""
@@ -186,6 +190,9 @@ def _failed(target: ProbeTarget, outcome: CallFailed, at: float) -> Signal:
         return _cannot_tell(NODE, _NODE_CODES[code], at, detail)
     if code in _PROGRAM_CODES:
         return _cannot_tell(NODE, LIBRARY, at, detail)
+    if outcome.call == "cuInit" and code in _START_CODES:
+        next_step = "is nvidia-uvm loaded, and /dev/nvidia-uvm there? See dmesg"
+        return _cannot_tell(target.scope, NO_CUDA, at, f"{detail}; {next_step}")
     return _fault(target, ERROR, at, detail)
 
 

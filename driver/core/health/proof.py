@@ -10,6 +10,7 @@ time, and nothing with a restart of ours.
 | probe | nothing | a passed probe |
 | reset | a reset, a new boot, or, of a state, a look that finds it in order | a passed probe |
 | reset, overruled by the GPU's own advice | nothing | a passed probe |
+| reset, of a probe that failed or gave no answer | nothing | a probe that passes |
 | reboot | a new boot; of a state, as above | a passed probe |
 | operator | an acknowledgement with the board's serial number | a passed probe |
 | cannot tell | a look that succeeds; where a probe could not run, one that passes | it ends |
@@ -20,6 +21,10 @@ with a state whose source was switched off since. A state can be looked at again
 order shows that whatever it needed was done. This holds no more once the same fault has come back
 twice. A GPU that fell off the bus is expected to need a new boot, but where a reset brought it
 back, and a probe passes, that is proof as well.
+
+A probe that failed, or did not answer in time, is disproved by the next one that passes: a host
+that was too busy, or a driver that was not all there, mends without a reset. One that computed
+wrongly is not: that a sick GPU is right once proves nothing.
 
 Of the whole node there is no board to acknowledge, so a new boot does there.
 
@@ -32,10 +37,13 @@ from enum import StrEnum
 from typing import Final
 
 from driver.core.health.items import RECOVERY, Item, Kind
+from driver.core.health.probe import ERROR, UNRESPONSIVE
 from driver.core.health.signals import Need, Source
 
 FLAPPING: Final = 2
 """Returns from which on a state that is in order proves nothing by itself."""
+PROBED_AGAIN: Final = frozenset({ERROR, UNRESPONSIVE})
+"""Ends of a probe that the next one may disprove."""
 OFF_THE_BUS: Final = frozenset({"xid-79", "gpu-lost"})
 _NEVER: Final = float("-inf")
 
@@ -111,7 +119,7 @@ def _cures(item: Item, boot_id: str) -> list[float]:
     if item.name == RECOVERY and steady:
         well = _newer(item, item.well)
     reset = _newer(item, item.reset)
-    if item.suspect and item.source is Source.PROBE:
+    if item.source is Source.PROBE and (item.suspect or (steady and item.name in PROBED_AGAIN)):
         return [item.last]
     match item.weight:
         case Need.RESET:

@@ -17,6 +17,7 @@ from driver.core.health.items import (
     EVENTS,
     RECOVERY,
     RESET_MARKS,
+    ROW_PENDING,
     Cleared,
     Evidence,
     Identity,
@@ -39,7 +40,7 @@ from driver.core.health.signals import (
 from driver.core.ids import GpuUuid
 
 MAX_CLEARED: Final = 128
-TOLD_OF: Final = {"row-remap-pending": frozenset({"xid-63"})}
+TOLD_OF: Final = {ROW_PENDING: frozenset({"xid-63"})}
 """Events whose state a poll can see: a memory row waits for a reset to be replaced, or does not."""
 SETTLES: Final = 3.0
 """Seconds after an error until the GPU's own advice is up to date: it is refreshed by a queue."""
@@ -48,9 +49,7 @@ SETTLES: Final = 3.0
 def well(evidence: Evidence, proof: Well) -> Evidence:
     found = [i for i in evidence.items.values() if _looked_at(i, proof) and i.last < proof.at]
     # The marks behind these states live in the GPU, and go with a reset alone.
-    resets = proof.name in RESET_MARKS and any(
-        i.hard and i.need is Need.RESET and _first_time(i, i.well) for i in found
-    )
+    resets = any(_goes_with_reset(i, proof) for i in found)
     evidence = _end(evidence, filter(ends_when_well, found), proof.at)
     evidence = _step(evidence, found, lambda i: _well_seen(i, proof.at))
     if proof.name == RECOVERY and proof.scope.gpu is not None:
@@ -63,6 +62,10 @@ def well(evidence: Evidence, proof: Well) -> Evidence:
 def reset_seen(evidence: Evidence, proof: ResetSeen) -> Evidence:
     found = [i for i in evidence.items.values() if i.scope.gpu == proof.gpu and i.last < proof.at]
     evidence = _end(evidence, filter(ends_with_reset, found), proof.at)
+    if proof.by:
+        # Probes that failed before it say nothing of how soon the next one should come.
+        tries = {k: t for k, t in evidence.tries.items() if k.gpu != proof.gpu}
+        evidence = replace(evidence, tries=tries)
     return _step(evidence, found, lambda i: _reset_done(i, proof.at))
 
 
@@ -133,6 +136,15 @@ def _looked_at(item: Item, proof: Well) -> bool:
         and (item.source is proof.source or proof.name == RECOVERY)
         and (item.scope == proof.scope or _holds(proof.scope, item.scope))
     )
+
+
+def _goes_with_reset(item: Item, proof: Well) -> bool:
+    """`item` was a mark of a GPU that waits for a reset, and now it is gone."""
+    if item.kind is not Kind.FAULT or not _first_time(item, item.well):
+        return False
+    if proof.name == ROW_PENDING:
+        return item.name == ROW_PENDING and item.source is Source.POLL
+    return proof.name in RESET_MARKS and item.hard and item.need is Need.RESET
 
 
 def _holds(outer: Scope, inner: Scope) -> bool:

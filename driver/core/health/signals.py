@@ -122,10 +122,13 @@ class CannotTell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResetSeen:
-    """The GPU was reset: everything that a reset puts right may now be proved."""
+    """The GPU was reset: everything that a reset puts right may now be proved. `by`: who says so,
+    where the GPU itself shows no sign of it.
+    """
 
     gpu: GpuUuid
     at: float
+    by: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

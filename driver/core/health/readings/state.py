@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from driver.core.health.items import ROW_PENDING
 from driver.core.health.kernel.verdict_recovery import recovery_faults
 from driver.core.health.readings.values import (
     Clocks,
@@ -120,7 +121,7 @@ def _rows(rows: Rows) -> list[Finding]:
             when=rows.failure,
         ),
         found(
-            "row-remap-pending",
+            ROW_PENDING,
             Need.WATCH,
             "a memory row is replaced at the next reset of the GPU",
             when=rows.pending,

@@ -18,6 +18,7 @@ from tests.unit.core.health.given_health import (
 )
 
 K, P = Source.KERNEL, Source.POLL
+ROW = "row-remap-pending"
 READY, DEGRADED = State.READY, State.DEGRADED
 
 
@@ -83,8 +84,16 @@ def seen(need: Need, by: Source = K, at: float = 10.0) -> Signal:
         ([seen(Need.OPERATOR), ack("bad", 20), passed(30)], READY),
         ([seen(Need.OPERATOR, P), ack("bad", 20), passed(30)], State.OPERATOR),
         ([seen(Need.OPERATOR, P), well("bad", 15), ack("bad", 20), passed(30)], READY),
-        # a probe that failed is a fault like others
+        # a probe that found a wrong result is a fault like others
         ([seen(Need.RESET, Source.PROBE), passed(20)], State.RESET),
+        ([fault("probe-wrong-result", at=10, by=Source.PROBE), passed(20)], State.RESET),
+        ([fault("probe-error", at=10, by=Source.PROBE), passed(10)], State.RESET),
+        ([fault("probe-error", at=10, by=Source.PROBE), passed(20)], READY),
+        ([fault("probe-error", at=10, by=K), passed(20)], State.RESET),
+        # a row that waited for a reset was replaced
+        ([seen(Need.RESET), well(ROW, 20), passed(30)], State.RESET),
+        ([seen(Need.RESET), fault(ROW, Need.WATCH, 11, by=P), well(ROW, 20), passed(30)], READY),
+        ([seen(Need.RESET), fault(ROW, Need.WATCH, 11), well(ROW, 20), passed(30)], State.RESET),
         ([seen(Need.RESET, Source.PROBE), reset(20), passed(30)], READY),
         # a weaker sign lowers nothing
         ([seen(Need.RESET), seen(Need.WATCH, at=20)], State.RESET),

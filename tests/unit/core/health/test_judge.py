@@ -159,7 +159,7 @@ def test_the_explanation_says_what_since_when_how_often_what_clears_it_and_who_a
     node.live(reset(180))
     assert explain(node.device("part-0-0"))[-1] == (
         "  clears by: a passed probe; to act: nobody: Tessera probes it as soon as it is idle;"
-        " reset seen 1970-01-01 00:03:00Z"
+        " reset 1970-01-01 00:03:00Z"
     )
     assert explain(node.live(passed(240)).device("part-0-0")) == ("ready",)
 
@@ -168,6 +168,8 @@ def test_the_explanation_says_what_since_when_how_often_what_clears_it_and_who_a
     ("signals", "says"),
     [
         ([fault("xid-64", Need.OPERATOR)], "tessera ack"),
+        ([fault("probe-error", by=Source.PROBE)], "withheld until a probe passes, since"),
+        ([fault("probe-error", by=Source.PROBE)], "while it is idle; if it stays, reset the GPU"),
         ([fault("xid-64", Need.OPERATOR), ack("xid-64", 5)], "acknowledged by ann"),
         ([fault("xid-149", injected=True)], "injected by a test, withholds nothing"),
         ([cannot_tell("nvml", 0)], "cannot be told for now"),

@@ -38,8 +38,8 @@ def said(target, outcome, silent=0):
     return signals(target, outcome, started=STARTED, at=AT, silent=silent)
 
 
-def failed(code, name="CUDA_ERROR_UNKNOWN"):
-    return CallFailed(call="cuInit", code=code, name=name, seconds=0.1)
+def failed(code, call="cuInit"):
+    return CallFailed(call=call, code=code, name="CUDA_ERROR_UNKNOWN", seconds=0.1)
 
 
 @pytest.mark.parametrize("target", [GPU, PART])
@@ -56,13 +56,15 @@ def test_a_pass_proves_the_device_as_it_was_when_the_probe_started(target) -> No
     ("outcome", "name"),
     [
         (WrongResult(seconds=1, detail="1 of 8 words are wrong"), "probe-wrong-result"),
-        (failed(999), "probe-error"),
+        (failed(999, "cuDevicePrimaryCtxRetain"), "probe-error"),
+        (failed(999, "cuCtxSynchronize"), "probe-error"),
+        (failed(304, "cuMemAlloc_v2"), "probe-error"),
         (failed(214), "probe-error"),
         (failed(719), "probe-error"),
         (failed(4711), "probe-error"),
     ],
 )
-def test_what_a_healthy_device_never_does_is_its_fault_until_a_reset(target, outcome, name) -> None:
+def test_what_a_healthy_device_never_does_is_its_fault(target, outcome, name) -> None:
     (fault,) = said(target, outcome)
     assert isinstance(fault, Fault)
     assert (fault.source, fault.scope, fault.name) == (Source.PROBE, target.scope, name)
@@ -78,6 +80,9 @@ def test_what_a_healthy_device_never_does_is_its_fault_until_a_reset(target, out
         (failed(800), GPU.scope, "probe-busy"),
         (failed(100), GPU.scope, "probe-no-device"),
         (failed(101), GPU.scope, "probe-no-device"),
+        (failed(3), GPU.scope, "probe-no-cuda"),
+        (failed(304), GPU.scope, "probe-no-cuda"),
+        (failed(999), GPU.scope, "probe-no-cuda"),
         (failed(802), NODE, "fabric-not-ready"),
         (failed(803), NODE, "driver-mismatch"),
         (failed(804), NODE, "driver-mismatch"),
@@ -92,6 +97,12 @@ def test_what_may_have_other_causes_is_cannot_tell(outcome, scope, name) -> None
     assert isinstance(signal, CannotTell)
     assert (signal.source, signal.scope, signal.name, signal.at) == (Source.PROBE, scope, name, AT)
     assert signal.detail
+
+
+def test_a_cuda_that_does_not_start_names_the_part_of_the_driver_to_look_for() -> None:
+    (signal,) = said(GPU, failed(999))
+    assert isinstance(signal, CannotTell)
+    assert "(999); is nvidia-uvm loaded, and /dev/nvidia-uvm there? See dmesg" in signal.detail
 
 
 def test_a_probe_that_we_ended_ourselves_says_nothing() -> None:
