@@ -101,6 +101,12 @@ def _add_control(commands: _SubParsersAction[Parser]) -> None:
             "Nothing is prepared meanwhile; the kernel log is still read.",
             control_arguments.add_release,
         ),
+        (
+            "reset-done",
+            "say that a GPU was reset, where nothing else shows it",
+            "The GPU comes back once a probe has passed as well.",
+            control_arguments.add_reset_done,
+        ),
     ):
         command = commands.add_parser(name, help=text, description=description)
         add(command)
@@ -130,6 +136,7 @@ def _control(name: str, chosen: Namespace) -> int:
         "explain": app.explain,
         "ack": app.acknowledge,
         "release": app.release,
+        "reset-done": app.reset_done,
     }
     return runs[name](chosen, sys.stdout, os.environ)
 

@@ -1,4 +1,5 @@
-"""One run of `tessera status`, `explain`, `ack` or `release`: ask the plugin, print its answer.
+"""One run of `tessera status`, `explain`, `ack`, `release` or `reset-done`: ask the plugin, print
+its answer.
 
 Exit codes: 0, answered and done; 1, no plugin answers, or it refuses; 2, what was asked for is not
 there, or asked for wrongly.
@@ -58,6 +59,14 @@ def release(chosen: Namespace, out: TextIO, environ: Mapping[str, str]) -> int:
         f"all GPUs are let go of for {found['secondsLeft']:.0f} s;"
         " to end it sooner: tessera release --end\n"
     )
+    return OK
+
+
+def reset_done(chosen: Namespace, out: TextIO, environ: Mapping[str, str]) -> int:
+    body = {"gpus": chosen.gpu, "by": chosen.by}
+    found = _client(chosen, environ).ask("POST", "/v1/reset", body=body)
+    for gpu, lines in found["gpus"].items():
+        _print(out, f"{gpu}: noted as reset; now ", lines)
     return OK
 
 

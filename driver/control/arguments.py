@@ -1,4 +1,6 @@
-"""The flags of `tessera status`, `explain`, `ack` and `release`. Nothing heavy is imported here."""
+"""The flags of what is asked of a plugin: `tessera status`, `explain`, `ack`, `release` and
+`reset-done`. Nothing heavy is imported here.
+"""
 
 from __future__ import annotations
 
@@ -42,6 +44,18 @@ def add_release(parser: ArgumentParser) -> None:
         "--seconds", type=_seconds, metavar="N", help=f"for how long, at most {LONGEST_WINDOW}"
     )
     what.add_argument("--end", action="store_true", help="end the window that is open")
+    _add_place(parser)
+
+
+def add_reset_done(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--gpu",
+        metavar="UUID",
+        action="append",
+        required=True,
+        help="which GPU; may be given several times",
+    )
+    parser.add_argument("--by", metavar="WHO", required=True, help="who has reset it")
     _add_place(parser)
 
 

@@ -230,6 +230,7 @@ def run(settings: PluginSettings) -> int:
         hardware=hardware,
         health=health,
         entries=stores.ledger.entries,
+        tell=tell,
     ).serve(settings)
     log.info("plugin started", node=identity.node, driver=identity.driver)
     return _live(supervisor, kubelet, turn, calls, [control, *([http] if http else [])])

@@ -41,15 +41,19 @@ class ReleaseWindow:
         library: Releasable,
         *,
         wakeup: Wakeup,
+        closes: bool = False,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
+        """`closes`: NVML is closed between looks anyway."""
         self._library = library
         self._wakeup = wakeup
+        self._closes = closes
         self._clock = clock
         self._wall = wall
         self._lock = threading.Lock()
         self._until: float | None = None
+        self._held_since = clock()
         self._let_go: list[Callable[[], None]] = []
         self._ended: list[Callable[[], None]] = []
 
@@ -73,6 +77,16 @@ class ReleaseWindow:
     def held(self) -> bool:
         """Whether NVML is open all the same: a call that hangs cannot be taken back."""
         return self._library.held
+
+    @property
+    def free_at(self) -> float:
+        """When a GPU can last have been reset by others, as seconds since the epoch: now, when the
+        last window ended, or when we came to hold NVML at all.
+        """
+        now = self._wall()
+        if self._until is not None or self._closes:
+            return now
+        return now - (self._clock() - self._held_since)
 
     def is_open(self) -> bool:
         return self.left > 0
@@ -106,6 +120,7 @@ class ReleaseWindow:
             if self._until is None:
                 return False
             self._until = None
+            self._held_since = self._clock()
             self._library.resume()
         log.info("release window ended, the GPUs are looked at again")
         self._tell(self._ended)

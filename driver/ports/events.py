@@ -16,6 +16,7 @@ class Reason(StrEnum):
     DEVICE_DEGRADED = "DeviceDegraded"
     DEVICE_WITHHELD = "DeviceWithheld"
     DEVICE_READY = "DeviceReady"
+    DEVICE_RESET = "DeviceReset"
     FIELDS_DROPPED = "FieldsDropped"
     PUBLISH_FAILED = "PublishFailed"
     RECOVERED = "Recovered"

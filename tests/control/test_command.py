@@ -26,7 +26,7 @@ class Plugin:
         listening = socket.socket(socket.AF_UNIX)
         listening.bind(str(folder / "control.sock"))
         listening.listen()
-        paths = ("/v1/status", "/v1/explain", "/v1/ack", "/v1/release")
+        paths = ("/v1/status", "/v1/explain", "/v1/ack", "/v1/release", "/v1/reset")
         methods = ("GET", "POST", "DELETE")
         routes = {p: {m: self._handler(m, p) for m in methods} for p in paths}
         self.server = HttpServer(listening, routes, name="plugin")
@@ -78,6 +78,19 @@ def test_an_acknowledgement_is_sent_whole(
     assert (method, path) == ("POST", "/v1/ack")
     sent = {"gpu": "GPU-1", "name": "xid-95", "serial": "16", "by": "ada"}
     assert json.loads(request.body) == sent
+
+
+def test_a_reset_is_told_of_several_gpus_at_once_and_each_is_answered_for(
+    plugin: Plugin, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plugin.answers({"gpus": {"GPU-1": ["withheld", "a line"], "GPU-2": ["ready"]}})
+    assert plugin.run("reset-done", "--gpu", "GPU-1", "--gpu", "GPU-2", "--by", "ada") == 0
+    assert capsys.readouterr().out == (
+        "GPU-1: noted as reset; now withheld\n  a line\nGPU-2: noted as reset; now ready\n"
+    )
+    ((method, path, request),) = plugin.asked
+    assert (method, path) == ("POST", "/v1/reset")
+    assert json.loads(request.body) == {"gpus": ["GPU-1", "GPU-2"], "by": "ada"}
 
 
 def test_a_release_that_cannot_let_go_of_everything_has_failed(
@@ -135,6 +148,7 @@ def test_an_answer_that_is_no_json_is_not_shown(
         (("release", "--seconds", "1", "--end"), "not allowed with"),
         (("ack", "--gpu", "GPU-1", "--name", "x", "--by", "me"), "--serial"),
         (("explain",), "DEVICE"),
+        (("reset-done", "--gpu", "GPU-1"), "--by"),
         (("status", "--jsn"), "did you mean --json?"),
     ],
 )

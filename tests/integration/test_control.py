@@ -15,6 +15,7 @@ from driver import cli
 from driver.control.client import Client, RefusedError
 from hack.simcuda.testing import FOR_EVER_MS
 from hack.testbed import DRIVER, Testbed
+from tests.integration.test_recovery import EVENTS
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -164,6 +165,32 @@ def test_nothing_is_held_in_a_release_window_and_a_reset_by_others_brings_a_gpu_
     assert bed.kubelet.prepare(DRIVER, [waiting])[waiting.uid].error == ""
     assert tessera(bed, "release", "--end") == 0
     assert "no window is open" in capsys.readouterr().out
+
+
+def test_a_gpu_whose_advice_asks_for_nothing_comes_back_by_the_word_of_who_has_reset_it(
+    bed: Testbed, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bed.start_plugin(OFTEN)
+    gpu = bed.machine.gpu(1).uuid
+    bed.kmsg(f"NVRM: Xid (PCI:{_address(bed, 1)}): 140, pid=7, name=job, ECC unrecovered")
+    until(lambda: state(bed, 1) == "reset", "the log is read")
+    done = ("reset-done", "--gpu", gpu, "--by", "ada")
+    assert tessera(bed, *done) == 1
+    assert "has held the GPU, so it cannot have been reset" in capsys.readouterr().err
+
+    assert tessera(bed, "release", "--seconds", "600") == 0
+    until(lambda: reset(bed, 1), "nobody has the driver open")
+    assert tessera(bed, "release", "--end") == 0
+    assert state(bed, 1) == "reset"
+    assert tessera(bed, *done) == 0
+    until(lambda: state(bed, 1) == "ready", "a probe has passed")
+    until(
+        lambda: (
+            f"GPU {gpu}: was reset, as ada says"
+            in [e["note"] for e in bed.api.cluster.list(EVENTS)[0] if e["reason"] == "DeviceReset"]
+        ),
+        "it is told",
+    )
 
 
 def _address(bed: Testbed, gpu: int) -> str:

@@ -15,7 +15,8 @@ from driver.core.health.acknowledge import NotAcknowledged
 from driver.core.health.evidence import take
 from driver.core.health.items import Evidence, Identity as Boards
 from driver.core.health.judge import Judgements, JudgeSettings, judge, subjects
-from driver.core.health.signals import Acknowledged, Fault, Need, Scope, Source
+from driver.core.health.reset_told import NotReset
+from driver.core.health.signals import Acknowledged, Fault, Need, ResetSeen, Scope, Source
 from driver.core.inventory import build_inventory
 from driver.core.ledger import Phase
 from driver.core.modes import Mode, Rule
@@ -25,6 +26,7 @@ from driver.plugin.control.status import Facts, Release, document
 from driver.plugin.node import Identity
 from driver.plugin.release_window import ReleaseWindow
 from driver.plugin.supervise import Wakeup
+from driver.ports.events import Reason
 from driver.state.kmsg import Counts
 from tests.unit.core.given import cut, entry, gpu, part, snapshot, uuid
 
@@ -78,10 +80,16 @@ class Node:
     def __init__(self, known: Facts) -> None:
         self.known = known
         self.acknowledged: list[Acknowledged] = []
+        self.resets: list[ResetSeen] = []
+        self.events: list[tuple[Reason, str]] = []
         self.refuses = ""
-        self.window = ReleaseWindow(Library(), wakeup=Wakeup())
+        self.window = ReleaseWindow(Library(), wakeup=Wakeup(), wall=lambda: 50.0)
         control = Control(
-            facts=lambda: self.known, evidence=self, window=self.window, clock=lambda: 100.0
+            facts=lambda: self.known,
+            evidence=self,
+            window=self.window,
+            tell=lambda reason, text: self.events.append((reason, text)),
+            clock=lambda: 100.0,
         )
         self._routes = control.routes()
 
@@ -89,6 +97,11 @@ class Node:
         if self.refuses:
             raise NotAcknowledged(self.refuses)
         self.acknowledged.append(wanted)
+
+    def reset_told(self, *told: ResetSeen) -> None:
+        if self.refuses:
+            raise NotReset(self.refuses)
+        self.resets += told
 
     def ask(self, method: str, path: str, *, body: str = "", **query: str) -> tuple[int, Any]:
         answer = self._routes[path][method](Request(query=query, body=body.encode()))
@@ -259,3 +272,41 @@ def test_a_plugin_that_does_not_lead_answers_and_changes_nothing(
     assert (status, "another plugin pod of this node leads" in found["error"]) == (409, True)
     assert (node.acknowledged, node.window.is_open()) == ([], False)
     assert node.ask("GET", "/v1/status")[0] == 200
+
+
+def reset(*gpus: str, by: str = "ada") -> str:
+    return json.dumps({"gpus": gpus, "by": by})
+
+
+def test_a_reset_is_noted_when_it_can_have_been_and_told_with_its_author() -> None:
+    node = Node(facts(fault("xid-95", Need.RESET, Scope(gpu=uuid(0)))))
+    node.window.open(60)
+    status, found = node.ask("POST", "/v1/reset", body=reset(uuid(0), uuid(1)))
+    assert status == 200
+    assert node.resets == [ResetSeen(gpu=uuid(n), at=50.0, by="ada") for n in (0, 1)]
+    assert node.events == [
+        (Reason.DEVICE_RESET, f"GPU {uuid(n)}: was reset, as ada says") for n in (0, 1)
+    ]
+    assert found["gpus"][uuid(0)][0].startswith("withheld until the GPU is reset")
+    assert found["gpus"][uuid(1)] == ["ready"]
+
+
+@pytest.mark.parametrize(
+    ("body", "refuses", "leads", "status", "error"),
+    [
+        (reset(uuid(0), uuid(7)), "", True, 404, f"this node has no GPU '{uuid(7)}'"),
+        (reset(uuid(0)), "it cannot have been", True, 409, "it cannot have been"),
+        (reset(uuid(0)), "", False, 409, "cannot take in a reset: another plugin pod"),
+        (reset(uuid(0), by=""), "", True, 400, "by: "),
+        (reset(), "", True, 400, "gpus: "),
+    ],
+)
+def test_a_reset_that_cannot_be_is_refused_whole_and_told_to_nobody(
+    body: str, refuses: str, leads: bool, status: int, error: str
+) -> None:
+    node = Node(facts(leads=leads))
+    node.refuses = refuses
+    found = node.ask("POST", "/v1/reset", body=body)
+    assert found[0] == status
+    assert error in found[1]["error"]
+    assert (node.resets, node.events) == ([], [])

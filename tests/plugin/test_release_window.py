@@ -92,3 +92,27 @@ def test_asked_for_again_it_lasts_from_then(world: World) -> None:
     world.wakeup.wake()
     assert world.window.is_open()
     assert world.said.count("ended") == 0
+
+
+def test_others_can_have_reset_a_gpu_until_its_last_window_ended(world: World) -> None:
+    window = world.window
+    world.now += 50
+    assert window.free_at == 100, "since then it is held"
+    window.open(60)
+    world.now += 30
+    assert window.free_at == world.now
+    window.end()
+    world.now += 500
+    assert window.free_at == 180
+
+
+def test_where_nvml_is_closed_between_looks_a_gpu_can_be_reset_at_any_time(world: World) -> None:
+    window = ReleaseWindow(
+        world.library,
+        wakeup=world.wakeup,
+        closes=True,
+        clock=lambda: world.now,
+        wall=lambda: world.now,
+    )
+    world.now += 50
+    assert window.free_at == world.now

@@ -5,6 +5,7 @@
     POST   /v1/ack      {gpu, name, serial, by}
     POST   /v1/release  {seconds}
     DELETE /v1/release
+    POST   /v1/reset    {gpus, by}           these GPUs were reset
 
 Why it exists: evidence and hardware are held by the plugin's process alone. Reading is answered by
 every plugin; what changes something only by the one that leads, since its evidence is the one that
@@ -27,12 +28,15 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from driver.core.health.acknowledge import NotAcknowledged
 from driver.core.health.explain import explain
 from driver.core.health.judge import READY, Judgement
-from driver.core.health.signals import Acknowledged
+from driver.core.health.reset_told import NotReset
+from driver.core.health.signals import Acknowledged, ResetSeen
 from driver.core.ids import DeviceName, GpuUuid
 from driver.observe.bounded_http import Answer, Request, Routes
 from driver.observe.logs import Log
 from driver.plugin.control.status import Document, Facts, document
+from driver.plugin.recovering.recovery import Tell
 from driver.plugin.release_window import ReleaseWindow
+from driver.ports.events import Reason
 
 log = Log(__name__)
 
@@ -57,13 +61,20 @@ class _Release(_Body):
     seconds: Annotated[int, Field(ge=1, le=_LONGEST_WINDOW)]
 
 
+class _Reset(_Body):
+    gpus: Annotated[list[_Text], Field(min_length=1, max_length=64)]
+    by: _Text
+
+
 _B = TypeVar("_B", bound=_Body)
 
 
-class Acknowledger(Protocol):
-    """See `driver.plugin.health.custody.Custody`."""
+class Witness(Protocol):
+    """Takes a human's word. See `driver.plugin.health.custody.Custody`."""
 
     def acknowledge(self, wanted: Acknowledged) -> None: ...
+
+    def reset_told(self, *told: ResetSeen) -> None: ...
 
 
 class _RefusedError(Exception):
@@ -73,19 +84,21 @@ class _RefusedError(Exception):
 
 
 class Control:
-    """`facts`: what is known now."""
+    """`facts`: what is known now. `tell`: an Event about the node."""
 
     def __init__(
         self,
         *,
         facts: Callable[[], Facts],
-        evidence: Acknowledger,
+        evidence: Witness,
         window: ReleaseWindow,
+        tell: Tell,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._facts = facts
         self._evidence = evidence
         self._window = window
+        self._tell = tell
         self._clock = clock
 
     def routes(self) -> Routes:
@@ -97,6 +110,7 @@ class Control:
                 "POST": _answered(self._release),
                 "DELETE": _answered(lambda _: self._end()),
             },
+            "/v1/reset": {"POST": _answered(self._reset)},
         }
 
     def _explain(self, request: Request) -> Document:
@@ -144,6 +158,24 @@ class Control:
     def _end(self) -> Document:
         self._check_leads("release")
         return {"ended": self._window.end()}
+
+    def _reset(self, request: Request) -> Document:
+        told = _parsed(_Reset, request)
+        self._check_leads("take in a reset")
+        gpus, known = [GpuUuid(each) for each in told.gpus], _known_gpus(self._facts())
+        for gpu in gpus:
+            if gpu not in known:
+                raise _unknown("GPU", gpu, [*known])
+        at = self._window.free_at
+        try:
+            self._evidence.reset_told(*(ResetSeen(gpu=gpu, at=at, by=told.by) for gpu in gpus))
+        except NotReset as error:
+            raise _RefusedError(HTTPStatus.CONFLICT, str(error)) from error
+        for gpu in gpus:
+            log.warning("GPU was reset, as an operator says", gpu=gpu, by=told.by)
+            self._tell(Reason.DEVICE_RESET, f"GPU {gpu}: was reset, as {told.by} says")
+        facts = self._facts()
+        return {"gpus": {gpu: [*explain(_of_gpu(facts, gpu))] for gpu in gpus}}
 
     def _check_leads(self, what: str) -> None:
         if not self._facts().leads:

@@ -19,6 +19,7 @@ from driver.plugin.control.status import Facts, Release
 from driver.plugin.health.whole import Health
 from driver.plugin.leadership import Leadership
 from driver.plugin.node import Hardware, Identity
+from driver.plugin.recovering.recovery import Tell
 from driver.state.kmsg import Counts, KernelLog
 
 _POLL = 0.5
@@ -52,10 +53,16 @@ class Controlled:
     hardware: Hardware
     health: Health
     entries: Callable[[], Mapping[ClaimUID, Entry]]
+    tell: Tell
 
     def serve(self, settings: PluginSettings) -> ControlServer:
         """Built, and not yet started."""
-        control = Control(facts=self.facts, evidence=self.health.custody, window=self.health.window)
+        control = Control(
+            facts=self.facts,
+            evidence=self.health.custody,
+            window=self.health.window,
+            tell=self.tell,
+        )
         owner = settings.pod_uid or str(os.getpid())
         return ControlServer(ControlSocket(settings.plugin_dir, owner=owner), control.routes())
 

@@ -18,7 +18,8 @@ from driver.core.errors import StateError
 from driver.core.health.acknowledge import check
 from driver.core.health.evidence import probe_started, take, unasked
 from driver.core.health.items import Evidence, Identity
-from driver.core.health.signals import Acknowledged, Scope, Signal, Source
+from driver.core.health.reset_told import check as check_reset
+from driver.core.health.signals import Acknowledged, ResetSeen, Scope, Signal, Source
 from driver.core.health.weight import weighs_alike
 from driver.observe.logs import Log
 
@@ -121,6 +122,11 @@ class Custody:
         """NotAcknowledged says why not, and what to do instead."""
         check(self._evidence, wanted, self._identity())
         self.take(wanted)
+
+    def reset_told(self, *told: ResetSeen) -> None:
+        """NotReset says why not, and what to do instead."""
+        check_reset(self._evidence, told, self._identity())
+        self.take(*told)
 
     def probe_started(self, scope: Scope) -> None:
         with self._lock:

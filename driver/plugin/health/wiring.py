@@ -65,7 +65,9 @@ def build_health(node: Node, *, damaged: Callable[[Path, str], None]) -> Health:
         settings=JudgeSettings(debounce=settings.unknown_seconds),
         wakeup=supervisor.wakeup(),
     )
-    window = ReleaseWindow(node.library, wakeup=supervisor.wakeup())
+    window = ReleaseWindow(
+        node.library, wakeup=supervisor.wakeup(), closes=bool(settings.nvml_idle_seconds)
+    )
     probes = _probes(node, custody, places, window)
     judged.subscribe(probes.look)
     node.hardware.subscribe(probes.look)

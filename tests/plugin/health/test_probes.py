@@ -13,6 +13,7 @@ import pytest
 from driver.core.geometry import Placement
 from driver.core.health.judge import State
 from driver.core.health.probe import (
+    CallFailed,
     Interrupted,
     Outcome,
     Passed,
@@ -21,7 +22,10 @@ from driver.core.health.probe import (
     WrongResult,
 )
 from driver.core.health.probing import Policy
-from driver.core.health.signals import Need
+from driver.core.health.readings.node import Memories, weigh_node
+from driver.core.health.readings.over_time import Limits as OverTime
+from driver.core.health.readings.values import GpuReadings, NodeReadings
+from driver.core.health.signals import Need, ResetSeen
 from driver.core.ids import CdiId, ClaimUID, DeviceName, GpuUuid, PoolName
 from driver.core.ledger import Entry, Holding
 from driver.core.snapshot import ComputeFacts, GpuFacts, InstanceFacts
@@ -163,6 +167,83 @@ def test_a_probe_that_does_not_pass_proves_nothing_and_is_tried_again_later(
     pause = bench.look()
     assert len(bench.prober.probed) == 1
     assert pause is None or pause >= 5
+
+
+HANG = Unresponsive(seconds=30, ended=True)
+NO_UVM = CallFailed(call="cuInit", code=999, name="CUDA_ERROR_UNKNOWN", seconds=0.1)
+LAUNCH = CallFailed(call="cuCtxSynchronize", code=719, name="CUDA_ERROR_LAUNCH", seconds=0.1)
+WRONG = WrongResult(seconds=1, detail="3 of 4 bits")
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "states"),
+    [
+        # a busy host
+        ((HANG, HANG, HANG, PASSED), "degraded reset reset ready"),
+        # an error of a kernel
+        ((LAUNCH, LAUNCH, PASSED), "reset reset ready"),
+        # a part of the driver that comes late: unknown a minute after it was seen first
+        ((NO_UVM, NO_UVM, NO_UVM, NO_UVM, NO_UVM, PASSED), "degraded " * 4 + "unknown ready"),
+        # computed wrongly: no further probe, and its pass would prove nothing
+        ((WRONG, PASSED), "reset reset reset"),
+    ],
+)
+def test_what_a_later_probe_disproves_comes_back_by_itself_less_and_less_often(
+    outcomes: tuple[Outcome, ...], states: str
+) -> None:
+    bench = Bench(outcomes=outcomes)
+    bench.sick()
+    pause = 5.0
+    for state in states.split():
+        bench.look()
+        assert bench.state().value == state
+        bench.shell.wait(pause)
+        pause *= 2
+    expected = 1 if outcomes[0] is WRONG else len(outcomes)
+    assert len(bench.prober.probed) == expected
+
+
+@pytest.mark.parametrize(
+    ("branch", "action", "xid"), [(550, None, 95), (550, None, 140), (580, 0, 46)]
+)
+def test_a_reset_that_no_driver_tells_of_counts_by_an_operators_word(
+    branch: int, action: int | None, xid: int
+) -> None:
+    bench = Bench()
+    memory: Memories = {}
+    shell = bench.shell
+
+    def look() -> None:
+        nonlocal memory
+        shell.wait(5)
+        read = {g.uuid: GpuReadings(gpu=g.uuid, at=shell.now, recovery=action) for g in shell.gpus}
+        found = NodeReadings(at=shell.now, branch=branch, gpus=read)
+        signals, memory = weigh_node(found, memory, OverTime())
+        shell.kernel.looked(found)
+        shell.custody.take(*signals)
+
+    look()
+    shell.xid(xid)
+    for _ in range(20):
+        look()
+        bench.look()
+    assert (bench.state(), bench.prober.probed) == (State.RESET, [])
+    shell.custody.reset_told(ResetSeen(gpu=ONE, at=shell.now, by="ada"))
+    look()
+    bench.look()
+    assert (bench.state(), bench.prober.probed) == (State.READY, [ONE])
+
+
+def test_what_came_back_by_a_probe_twice_within_a_day_waits_for_more_than_a_probe() -> None:
+    bench = Bench(outcomes=(LAUNCH, PASSED) * 3)
+    for needs in (State.RESET, State.RESET, State.REBOOT):
+        bench.sick()
+        bench.look()
+        assert bench.state() is needs
+        bench.shell.wait(10)
+        bench.look()
+    assert bench.state() is State.REBOOT
+    assert len(bench.prober.probed) == 5
 
 
 def test_what_happens_during_a_probe_is_newer_than_its_proof() -> None:
