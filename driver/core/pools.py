@@ -136,11 +136,36 @@ def _with_kept(slices: Sequence[Slice], kept: list[Kept]) -> tuple[Slice, ...]:
         devices.insert(each.position, each.device)
         by_name[own.name] = replace(own, devices=tuple(devices))
         for where, counters in each.counters:
-            if counters.name in {c.name for s in by_name.values() for c in s.counter_sets}:
-                continue
-            home = by_name.get(where, Slice(name=where))
-            if len(home.counter_sets) >= MAX_COUNTER_SETS:
-                name = SliceName(f"{where}-kept")
-                home = by_name.get(name, Slice(name=name))
-            by_name[home.name] = replace(home, counter_sets=(*home.counter_sets, counters))
+            home = _with_counters(by_name, where, counters, each.device)
+            by_name[home.name] = home
     return tuple(by_name[name] for name in sorted(by_name))
+
+
+def _with_counters(
+    slices: Mapping[str, Slice], where: SliceName, stored: CounterSet, device: Device
+) -> Slice:
+    """The slice that holds what `device` consumes of `stored`, once it does.
+
+    Its GPU may be there and have a set of that name, made for other profiles: counters say no more
+    than those need, so it is given what it lacks.
+    """
+    for each in slices.values():
+        for place, found in enumerate(each.counter_sets):
+            if found.name == stored.name:
+                sets = [*each.counter_sets]
+                sets[place] = _with_missing(found, stored, device)
+                return replace(each, counter_sets=tuple(sets))
+    home = slices.get(where, Slice(name=where))
+    if len(home.counter_sets) >= MAX_COUNTER_SETS:
+        name = SliceName(f"{where}-kept")
+        home = slices.get(name, Slice(name=name))
+    return replace(home, counter_sets=(*home.counter_sets, stored))
+
+
+def _with_missing(found: CounterSet, stored: CounterSet, device: Device) -> CounterSet:
+    counters, totals = dict(found.counters), dict(stored.counters)
+    for each in device.consumes:
+        for name, amount in each.counters if each.counter_set == found.name else ():
+            if counters.get(name, -1) < amount:
+                counters[name] = totals.get(name, amount)
+    return replace(found, counters=tuple(counters.items()))

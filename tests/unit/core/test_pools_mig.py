@@ -1,6 +1,7 @@
 """Partitions in slices: what they consume, what stays of them, what an administrator cut."""
 
 from dataclasses import replace
+from itertools import permutations
 
 import pytest
 
@@ -10,7 +11,7 @@ from driver.core.choices import Choices
 from driver.core.inventory import build_inventory
 from driver.core.modes import Mode, Rule
 from driver.core.pools import Kept, build_pool
-from tests.data.mig_boards import A100_80
+from tests.data.mig_boards import A100_80, H100
 from tests.unit.core.given import DRIVER, NODE, cut, gpu, instance, part, snapshot, uuid
 
 
@@ -121,6 +122,20 @@ def test_a_whole_gpu_in_use_stays_too_and_a_found_one_is_not_kept_twice():
     now = pool_of(cut(0), kept=kept)
     assert devices(now)["gpu-00000001"] == devices(before)["gpu-00000001"]
     assert pool_of(cut(0), cut(1), kept=kept) == before
+
+
+@pytest.mark.parametrize("board", [H100, A100_80], ids=["H100", "A100"])
+def test_a_partition_of_a_profile_that_is_not_listed_any_more_keeps_what_it_consumes(board):
+    names = [p.name for p in board.profiles]
+    for used, before in permutations(names, 2):
+        old = pool_of(cut(0, board=board), choices=Choices(profiles=(before, used)))
+        name = part(0, used, board.profile(used).starts[0])
+        for left in ((before,), tuple(n for n in names if n != used)):
+            now = pool_of(
+                cut(0, board=board), choices=Choices(profiles=left), kept=kept_of(old, name)
+            )
+            assert list(problems(now)) == []
+            assert devices(now)[name] == devices(old)[name]
 
 
 def test_taints_go_where_they_belong_and_change_nothing_else():
