@@ -33,7 +33,7 @@ from driver.plugin.discover import Pauses
 from driver.plugin.node import Hardware, Identity
 from driver.plugin.publishing.agenda import BURST, Agenda
 from driver.plugin.publishing.allocations import Allocations
-from driver.plugin.publishing.counters import CounterSupport
+from driver.plugin.publishing.counters import CountersDropped, CounterSupport
 from driver.plugin.publishing.follower import AllocationMetrics, Follower, InUse
 from driver.plugin.publishing.stored import StoredSlices
 from driver.plugin.publishing.taints import TaintProbe
@@ -173,7 +173,11 @@ class Publisher:
         described = self._described(inventory, stored, served)
         in_use = self._follower.look(described.inventory, self._hardware.foreign)
         pool = self._wanted(described, stored, in_use, served)
-        self._writer.write(pool, stored, served, self._stored)
+        try:
+            self._writer.write(pool, stored, served, self._stored)
+        except CountersDropped:
+            self._listed = None
+            return 0
         self._metrics.set_published_devices(sum(len(s.devices) for s in pool.slices))
         # After a burst the static order stands; the true one follows when it is quiet.
         return BURST if in_use.behind else self._resync
@@ -192,6 +196,7 @@ class Publisher:
         return made
 
     def _answered(self, wanted: Slice, answer: JsonObject) -> None:
+        self._counters.answered(wanted, answer)
         if not self._taints.answered(wanted, answer):
             self._agenda.changed()
 

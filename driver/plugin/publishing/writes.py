@@ -31,7 +31,7 @@ class WriteMetrics(Protocol):
 
 class SliceWriter:
     """`wrote` is told the version of each write before the copy of the server's slices is.
-    `answered`: what was sent, and what the server made of it.
+    `answered`: what was sent, and what the server made of it; what it raises ends the writes.
     """
 
     def __init__(
@@ -120,8 +120,8 @@ class SliceWriter:
                 answer = send(served.slices, body)
                 self._wrote(answer["metadata"]["resourceVersion"])
                 into.wrote(body, answer, wanted)
-                self._answered(wanted, answer)
                 self._tell("create" if over is None else "replace", wanted.name, reason)
+                self._answered(wanted, answer)
 
     def _tell(self, verb: str, name: str, reason: str) -> None:
         log.info("slice written", verb=verb, slice=name, reason=reason)
