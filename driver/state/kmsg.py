@@ -37,13 +37,15 @@ _RECORD: Final = 8192
 """The kernel's own limit of a record, header and dictionary included."""
 _LARGEST: Final = 1 << 20
 _AT_ONCE: Final = 1000
-"""Records between two looks at whether we are to stop."""
+"""Records between two looks at whether the place is to be stored."""
 _PAUSES: Final = (1.0, 60.0)
 _SAVE_SOON: Final = 1.0
 _SAVE_LATE: Final = 30.0
 """Seconds after a record that mattered, and after any other. Not at once: writing takes long enough
 to keep the next fault waiting, and faults come in bursts.
 """
+_ASKED_AGAIN: Final = 1000.0
+"""Milliseconds between two looks at whether what was read can be kept by now."""
 
 
 @dataclass(slots=True)
@@ -76,22 +78,32 @@ class KernelLog:
         boot: Callable[[], str],
         on_record: RecordSink,
         sink: Sink,
+        wait: Callable[[threading.Event], None] = lambda _: None,
+        keeps: Callable[[], bool] = lambda: True,
         device: Device | None = None,
         clock: Callable[[], float] = time.time,
         uptime: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`wait` returns when the first record may be read. `keeps`: whether what was read is done
+        with; while it is not, the place stays where it is, and the log is read again from there as
+        soon as it is.
+        """
         self.counts = Counts()
         self._path = path
         self._position = position
         self._boot = boot
         self._on_record = on_record
         self._sink = sink
+        self._wait = wait
+        self._keeps = keeps
         self._device = device or Device()
         self._clock = clock
         self._uptime = uptime
         self._buffer = _RECORD
         self._more = False
         self._mattered = False
+        self._live = False
+        self._again = False
         self._storm = Storm()
         self._boot_id = ""
         self._sequence = -1
@@ -99,6 +111,7 @@ class KernelLog:
 
     def run(self, stop: threading.Event) -> None:
         pause, longest = _PAUSES
+        self._wait(stop)
         with wake_pipe(stop) as woken:
             while not stop.is_set():
                 before = self.counts.records
@@ -117,14 +130,18 @@ class KernelLog:
         if known is None or known.boot != boot:
             known = Position(boot=boot)
         self._boot_id, self._sequence = boot, known.sequence
+        self._live, self._again = False, not self._keeps()
         fd = self._device.open(self._path)
         try:
             poll = select.poll()
             poll.register(fd, select.POLLIN | select.POLLPRI)
             poll.register(woken, select.POLLIN)
-            self._sink(Well(source=Source.KERNEL, scope=NODE, name=KMSG, at=self._clock()))
-            while not stop.is_set():
-                self._drain(fd)
+            told = False
+            while not stop.is_set() and not (self._again and self._keeps()):
+                self._drain(fd, stop)
+                if not told:  # that it can be opened says little: a folder can be, too
+                    self._sink(Well(source=Source.KERNEL, scope=NODE, name=KMSG, at=self._clock()))
+                    told = True
                 rest = self._rest()
                 if rest == 0:
                     self._save()
@@ -137,13 +154,15 @@ class KernelLog:
             self._device.close(fd)
             self._save()
 
-    def _drain(self, fd: int) -> None:
-        """Bounded, so that a flood does not keep us from stopping."""
+    def _drain(self, fd: int, stop: threading.Event) -> None:
+        """Bounded, so that a flood does not keep the place from being stored."""
         self._more, self._mattered = True, False
         for _ in range(_AT_ONCE):
+            if stop.is_set():
+                return
             data = self._read(fd)
             if data is None:
-                self._more = False
+                self._more, self._live = False, True
                 return
             if data:
                 self._take(data)
@@ -178,7 +197,9 @@ class KernelLog:
     def _take(self, data: bytes) -> None:
         """Hand on what is new. A record without a header is new: the reader of it says what it is.
 
-        Numbers start at 0 at each boot and grow by one; a jump is what we have lost.
+        Numbers start at 0 at each boot and grow by one; a jump is what we have lost. The kernel's
+        stamps are not steered as our clocks are, and drift from them by seconds in a long boot; so
+        they date only what was there before we came.
         """
         header = _HEADER.match(data)
         at = self._clock()
@@ -188,7 +209,8 @@ class KernelLog:
             if number <= self._sequence:
                 return
             self.counts.lost += number - self._sequence - 1 if self._sequence >= 0 else 0
-            at -= max(0.0, uptime - micros / 1e6)
+            if not self._live:
+                at -= max(0.0, uptime - micros / 1e6)
         mattered = self._on_record(RawRecord(data=data, at=at))
         if header is not None:
             self._sequence = number
@@ -200,6 +222,8 @@ class KernelLog:
 
     def _rest(self) -> float | None:
         """Milliseconds until the place is to be stored; None: there is nothing to store."""
+        if self._again:
+            return _ASKED_AGAIN
         if self._save_at is None:
             return None
         return max(0.0, (self._save_at - self._uptime()) * 1000)
@@ -207,7 +231,7 @@ class KernelLog:
     def _save(self) -> None:
         """Records that do not matter may be read twice, so their place is kept rarely."""
         self._save_at = None
-        if self._sequence < 0:
+        if self._sequence < 0 or self._again or not self._keeps():
             return
         try:
             self._position.write(Position(boot=self._boot_id, sequence=self._sequence))

@@ -120,6 +120,7 @@ def start(tmp_path) -> Iterator[Callable[..., Run]]:
         boot: str = BOOT,
         path: Path = Path("/dev/kmsg"),
         matters: bool = True,
+        keeps: Callable[[], bool] = lambda: True,
     ) -> Run:
         got: queue.Queue[RawRecord] = queue.Queue()
         said: list[Signal] = []
@@ -134,6 +135,7 @@ def start(tmp_path) -> Iterator[Callable[..., Run]]:
             boot=lambda: boot,
             on_record=take,
             sink=lambda *signals: said.extend(signals),
+            keeps=keeps,
             device=device,
         )
         runs.append(Run(log, got, said))
@@ -156,12 +158,31 @@ def test_records_are_handed_on_in_order_and_as_they_are_written(start) -> None:
     assert run.said_of(Well).name == "kmsg"
 
 
-def test_a_record_has_the_time_at_which_the_kernel_wrote_it(start) -> None:
+def test_what_was_there_before_us_has_the_kernels_time_and_what_comes_later_ours(start) -> None:
     ring = Ring()
+    slow = int((time.monotonic() - 100) * 1e6)
+    ring.put(record(0, micros=slow))
     run = start(ring)
     now = time.time()
-    ring.put(record(0, micros=int((time.monotonic() - 100) * 1e6)))
     assert run.got.get(timeout=5).at == pytest.approx(now - 100, abs=2)
+    run.said_of(Well)
+    ring.put(record(1, micros=slow))
+    assert run.got.get(timeout=5).at == pytest.approx(now, abs=2)
+
+
+def test_what_can_not_be_kept_yet_is_read_again_as_soon_as_it_can(start, tmp_path) -> None:
+    ring, known = Ring(), threading.Event()
+    ring.put(record(0), record(1))
+    run = start(ring, keeps=known.is_set)
+    assert run.numbers(2) == [0, 1]
+    run.end()
+    assert PositionFile(tmp_path).read() is None
+    run = start(ring, keeps=known.is_set)
+    assert run.numbers(2) == [0, 1]
+    known.set()
+    assert run.numbers(2) == [0, 1]
+    run.end()
+    assert PositionFile(tmp_path).read() == Position(boot=BOOT, sequence=1)
 
 
 def test_d11_a_restart_in_the_same_boot_repeats_nothing_and_loses_nothing(start) -> None:
@@ -245,6 +266,15 @@ def test_a_log_that_ends_is_not_read_in_a_hot_loop(start, tmp_path) -> None:
     assert "ended" in run.said_of(CannotTell).detail
     threading.Event().wait(0.5)
     assert run.log.counts.unreadable == 1
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, Path.touch])
+def test_a_log_that_opens_and_cannot_be_read_is_never_well(start, tmp_path, make) -> None:
+    make(tmp_path / "kmsg")
+    run = start(Device(), path=tmp_path / "kmsg")
+    assert run.said_of(CannotTell).name == "kmsg"
+    run.end()
+    assert not [each for each in run.said if isinstance(each, Well)]
 
 
 def test_lines_without_a_header_are_handed_on_and_end_nothing(start) -> None:
