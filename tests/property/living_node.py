@@ -1,5 +1,6 @@
-"""A node for properties: the plugin, an API server, and a scheduler that knows only what that server
-stores. Every round is made as the publisher makes it, by the same functions in the same order.
+"""A node for properties: the plugin, an API server, and a scheduler that knows what that stores.
+
+Every round is made as the publisher makes it, by the same functions in the same order.
 """
 
 import json
