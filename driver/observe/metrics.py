@@ -8,7 +8,7 @@ Must not know who calls, or how metrics are served.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from prometheus_client import (
@@ -170,8 +170,9 @@ class Metrics:
         for state in GPU_STATES:
             self._gpus.labels(state).set(states.get(state, 0))
 
-    def set_prepared_claims(self, count: int) -> None:
-        self._claims.set(count)
+    def show_prepared_claims(self, count: Callable[[], int]) -> None:
+        """`count` is asked at each scrape: another plugin of the node may have changed it."""
+        self._claims.set_function(count)
 
     def set_published_devices(self, count: int) -> None:
         self._devices.set(count)

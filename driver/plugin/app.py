@@ -98,6 +98,7 @@ def run(settings: PluginSettings) -> int:
     stores = open_stores(
         settings, on_damage=lambda where, why: _damaged(metrics, tell, missed, where, why)
     )
+    metrics.show_prepared_claims(lambda: len(stores.ledger.known()))
     served = ServedVersion(lambda: discover(api).resource_version)
     hardware = Hardware()
     library = NvmlLibrary(
@@ -153,7 +154,6 @@ def run(settings: PluginSettings) -> int:
     health.judged.subscribe_taints(publishing.changed)
 
     def prepared(claims: int) -> None:
-        metrics.set_prepared_claims(claims)
         publishing.prepared(claims)
         health.probes.look()
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
@@ -85,6 +86,11 @@ def watched(bed: Testbed) -> Iterator[list[str]]:
         thread.join()
 
 
+def scraped(port: int) -> str:
+    with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+        return str(answer.read().decode())
+
+
 def test_either_plugin_answers_and_takes_back_and_the_second_writes_nothing(
     bed: Testbed, pods: Pods
 ) -> None:
@@ -97,6 +103,10 @@ def test_either_plugin_answers_and_takes_back_and_the_second_writes_nothing(
     pods.start(f"--http-address=127.0.0.1:{port}")
     until_ready(port)
     assert [pods.prepare(1, claim) for claim in (whole, part)] == first
+    assert pods.unprepare(0, part) == ""
+    assert "tessera_prepared_claims 1.0" in scraped(port)
+    assert pods.prepare(0, part).error == ""
+    assert "tessera_prepared_claims 2.0" in scraped(port)
     assert pods.unprepare(1, part) == ""
     assert pods.prepare(0, part).error == ""
     assert pods.unprepare(0, part) == ""

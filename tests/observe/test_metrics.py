@@ -22,7 +22,7 @@ def test_what_happened_is_counted_under_its_labels():
     metrics.relisted("resourceclaims")
     metrics.nvml_failed("nvmlInit", 999)
     metrics.ledger_damaged()
-    metrics.set_prepared_claims(3)
+    metrics.show_prepared_claims(lambda: 3)
     metrics.set_published_devices(8)
     metrics.set_ready(True)
     found = samples(metrics)
@@ -50,5 +50,5 @@ def test_memory_and_cpu_of_the_process_are_there():
 
 def test_two_in_one_process_do_not_share_numbers():
     one, two = Metrics(version="1"), Metrics(version="1")
-    one.set_prepared_claims(5)
+    one.show_prepared_claims(lambda: 5)
     assert samples(two)["tessera_prepared_claims"] == {(): 0}
