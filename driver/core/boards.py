@@ -37,13 +37,14 @@ class NodeBoards:
 
     `static` and `existing`: the GPUs that an administrator cut, and their partitions; these alone
     are published there, without counters. `refused`: by GPU, why something that its mode asks for
-    is not published.
+    is not published. `unfound`: listed profiles that no GPU has that was read.
     """
 
     boards: tuple[Board, ...] = ()
     static: tuple[Board, ...] = ()
     existing: frozenset[Partition] = frozenset()
     refused: Mapping[GpuUuid, str] = field(default_factory=dict)
+    unfound: tuple[str, ...] = ()
 
 
 def boards(
@@ -51,14 +52,17 @@ def boards(
     modes: Mapping[GpuUuid, Assigned],
     profiles: Sequence[str] | None = None,
     binding: Binding = Binding.SCHEDULER,
+    *,
+    complete: bool = True,
 ) -> NodeBoards:
     """`profiles`: those that may be made, None for the default ones. ConfigError for one that no
-    GPU of the node has; a node without MIG takes any list. `binding`: of the partitions that we
+    GPU of the node has; a node without MIG takes any list, and so does one that is not `complete`:
+    a GPU that does not answer may be the one that has it. `binding`: of the partitions that we
     make; those that are there have their places.
     """
     late = binding is Binding.PREPARE
     ordered = sorted(gpus, key=lambda g: g.pci)
-    offered = _offers(ordered, profiles)
+    offered, unfound = _offers(ordered, profiles, complete=complete)
     found: list[Board] = []
     static: list[Board] = []
     existing: set[Partition] = set()
@@ -66,7 +70,9 @@ def boards(
     for gpu in ordered:
         match modes[gpu.uuid].mode:
             case Mode.DYNAMIC:
-                offer, refusal = _expressible(bound(offered[gpu.uuid], late=late))
+                offer, refusal = None, _unread(gpu)
+                if gpu.uuid in offered:
+                    offer, refusal = _expressible(bound(offered[gpu.uuid], late=late))
                 # Leaving MIG mode would need a reset, and in it the full GPU runs nothing.
                 full = gpu.mig.switchable or not gpu.mig.enabled
                 found.append(Board(uuid=gpu.uuid, offer=offer, full=full))
@@ -86,21 +92,35 @@ def boards(
         static=tuple(static),
         existing=frozenset(existing),
         refused=refused,
+        unfound=unfound,
     )
 
 
-def _offers(gpus: Sequence[GpuFacts], profiles: Sequence[str] | None) -> dict[GpuUuid, Offer]:
+def _offers(
+    gpus: Sequence[GpuFacts], profiles: Sequence[str] | None, *, complete: bool
+) -> tuple[dict[GpuUuid, Offer], tuple[str, ...]]:
     """All in one call, so that equal boards share one object and a list is checked once."""
     cut: dict[GpuUuid, Geometry] = {}
     for gpu in gpus:
         if gpu.mig.geometry is not None:
             cut[gpu.uuid] = gpu.mig.geometry
     if not cut:
-        return {}
+        return {}, ()
+    unfound: tuple[str, ...] = ()
+    if profiles is not None and not complete:
+        known = {p.name for geometry in cut.values() for p in geometry.profiles}
+        unfound = tuple(name for name in profiles if name not in known)
+        profiles = [name for name in profiles if name in known]
     try:
-        return dict(zip(cut, offers([*cut.values()], profiles), strict=True))
+        return dict(zip(cut, offers([*cut.values()], profiles), strict=True)), unfound
     except ConfigError as error:
         raise ConfigError(f"mig_profiles: {error}") from error
+
+
+def _unread(gpu: GpuFacts) -> str:
+    """Why there is nothing to cut on a GPU without a geometry."""
+    why = f"MIG cannot be read: {gpu.mig.unread}" if gpu.mig.unread else "NVML names no MIG profile"
+    return f"no partitions are published, {why}"
 
 
 def _expressible(offer: Offer) -> tuple[Offer | None, str]:
@@ -124,7 +144,7 @@ def _existing(gpu: GpuFacts) -> tuple[Offer | None, frozenset[Partition], str]:
     """
     geometry = gpu.mig.geometry
     if geometry is None:
-        return None, frozenset(), "no partitions are published, NVML names no MIG profile"
+        return None, frozenset(), _unread(gpu)
     by_id = {p.id: p for p in geometry.profiles}
     found = [i for i in gpu.mig.instances if i.profile_id in by_id and len(i.compute) == 1]
     offer, refusal = _expressible(Offer.of(geometry, {by_id[i.profile_id] for i in found}))

@@ -30,7 +30,7 @@ class Inventory:
     `boards`: the GPUs as packing sees them; `static`: those that an administrator cut.
     `counters`: of those whose devices exclude each other.
     `modes`: what each GPU is used as, and why one is withheld; `refused`: why a GPU is published
-    without what its mode asks for.
+    without what its mode asks for; `unfound`: listed profiles that no GPU has that was read.
     """
 
     driver: DriverFacts
@@ -40,6 +40,7 @@ class Inventory:
     counters: Mapping[GpuUuid, Counters | LateCounters] = field(default_factory=dict)
     modes: Mapping[GpuUuid, Assigned] = field(default_factory=dict)
     refused: Mapping[GpuUuid, str] = field(default_factory=dict)
+    unfound: tuple[str, ...] = ()
     gpus: Mapping[GpuUuid, GpuFacts] = field(default_factory=dict)
 
     def named(self) -> dict[Ref, DeviceName]:
@@ -55,7 +56,7 @@ def build_inventory(snapshot: NodeSnapshot, choices: Choices = DEFAULT) -> Inven
     gpus = sorted(snapshot.gpus, key=lambda g: g.pci)
     names = gpu_device_names(g.uuid for g in gpus)
     modes = assign(gpus, choices.rules)
-    made = boards(gpus, modes, choices.profiles, choices.binding)
+    made = boards(gpus, modes, choices.profiles, choices.binding, complete=snapshot.complete)
     facts = {g.uuid: g for g in gpus}
     counters: dict[GpuUuid, Counters | LateCounters] = {}
     for board in made.boards:
@@ -79,6 +80,7 @@ def build_inventory(snapshot: NodeSnapshot, choices: Choices = DEFAULT) -> Inven
         boards=made.boards,
         static=made.static,
         refused=made.refused,
+        unfound=made.unfound,
         counters=counters,
         modes=modes,
         gpus=facts,

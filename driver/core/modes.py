@@ -98,8 +98,8 @@ def unmatched(gpus: Sequence[GpuFacts], rules: Sequence[Rule]) -> tuple[Rule, ..
 
 
 def by_hardware(mig: MigState) -> Mode:
-    """What can be done without a reset."""
-    if mig.capable and mig.switchable and mig.geometry is not None:
+    """What can be done without a reset. A board that was not read is no board without profiles."""
+    if mig.capable and mig.switchable and (mig.geometry is not None or mig.unread):
         return Mode.DYNAMIC
     if mig.enabled and not mig.switchable:
         return Mode.STATIC
@@ -142,7 +142,7 @@ def _impossible(mig: MigState, on: bool, mode: Mode) -> str:
     match mode:
         case Mode.DYNAMIC | Mode.STATIC if not mig.capable:
             return "it has no MIG; use mode full"
-        case Mode.DYNAMIC if mig.geometry is None:
+        case Mode.DYNAMIC if mig.geometry is None and not mig.unread:
             return "NVML names no MIG profile for it; use mode full"
         case Mode.DYNAMIC if not mig.switchable and not on:
             return (
@@ -166,9 +166,9 @@ def _withheld(mig: MigState, mode: Mode) -> str:
         return f"MIG mode is {now} and will be {then} after a reset; reset the GPU, or set it back"
     if mig.enabled and mig.geometry is None:
         return (
-            "MIG mode is on, but NVML tells no profile, so it cannot be told what runs there; see"
-            " the log for what failed. It is asked again at each rescan; if nothing runs there, MIG"
-            " mode can be switched off (`nvidia-smi -mig 0`)"
+            "MIG mode is on, but it cannot be told what runs there:"
+            f" {mig.unread or 'NVML names no MIG profile'}. NVML is asked again at each rescan; if"
+            " nothing runs there, MIG mode can be switched off (`nvidia-smi -mig 0`)"
         )
     if mode is Mode.STATIC and not mig.enabled:
         return "MIG mode is off, so there are no partitions; switch it on (`nvidia-smi -mig 1`)"

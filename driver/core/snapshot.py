@@ -61,7 +61,7 @@ class MigState:
     """Whether the board can be partitioned, and whether it is switched on now or after a reset.
 
     `switchable`: the mode changes at once, without a reset (Hopper and later). `geometry` is None
-    where NVML names no profile.
+    where NVML names no profile, and where it could not be asked: then `unread` says why.
     """
 
     capable: bool
@@ -70,6 +70,7 @@ class MigState:
     switchable: bool = False
     geometry: Geometry | None = None
     instances: tuple[InstanceFacts, ...] = ()
+    unread: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +114,11 @@ class NodeSnapshot:
     gpus: tuple[GpuFacts, ...]
     lost: tuple[LostGpu, ...] = ()
 
+    @property
+    def complete(self) -> bool:
+        """Whether it tells all that the node has: nothing is lost, and nothing was left unread."""
+        return not self.lost and not any(gpu.mig.unread for gpu in self.gpus)
+
 
 def with_known_geometry(snapshot: NodeSnapshot, before: Mapping[GpuUuid, GpuFacts]) -> NodeSnapshot:
     """A board that can be partitioned, but whose geometry could not be read this time, is as it was
@@ -122,7 +128,12 @@ def with_known_geometry(snapshot: NodeSnapshot, before: Mapping[GpuUuid, GpuFact
     for gpu in snapshot.gpus:
         known = before.get(gpu.uuid)
         if gpu.mig.capable and gpu.mig.geometry is None and known and known.mig.geometry:
-            mig = replace(gpu.mig, geometry=known.mig.geometry, instances=known.mig.instances)
+            mig = replace(
+                gpu.mig,
+                geometry=known.mig.geometry,
+                instances=known.mig.instances,
+                unread="",
+            )
             gpus.append(replace(gpu, mig=mig))
         else:
             gpus.append(gpu)

@@ -145,7 +145,7 @@ def _mig_state(handle: Any, facts: GpuFacts, boards: Boards) -> MigState:
         raise
     except NvmlError as error:
         boards.failed(facts.uuid, error)
-        return mig
+        return replace(mig, unread=str(error))
     boards.well(facts.uuid)
     return replace(mig, geometry=board.geometry, instances=instances)
 

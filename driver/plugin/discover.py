@@ -164,6 +164,8 @@ class Discovery:
             log.warning("rule fits no GPU of this node", rule=str(rule))
         for uuid, reason in inventory.refused.items():
             log.warning("GPU is published without partitions", gpu=uuid, reason=reason)
+        if inventory.unfound:
+            log.warning("no GPU that answers has these MIG profiles", profiles=inventory.unfound)
 
     def _tell_lost(self, snapshot: NodeSnapshot) -> None:
         lost = tuple(f"{each.where}: {each.reason}" for each in snapshot.lost)

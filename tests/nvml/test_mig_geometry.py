@@ -148,6 +148,7 @@ def test_a_gpu_whose_mig_part_fails_is_there_without_it_and_that_is_told_once(
         failed, well = snapshot.gpus
         assert snapshot.lost == ()
         assert (failed.mig.enabled, failed.mig.geometry, failed.mig.instances) == (True, None, ())
+        assert failed.mig.unread.endswith("Unknown Error (NVML code 999)")
         assert well.mig.geometry is not None
         assert node.gpu().mig == well.mig
     assert [line.gpu for line in caplog.records] == [failed.uuid] * 2
@@ -160,7 +161,7 @@ def test_a_driver_that_cannot_name_profiles_gives_no_geometry_but_the_gpu(make_n
     node = make_node("h100x1")
     with node.machine.rule(PROFILES, ret=code):
         mig = node.gpu().mig
-    assert (mig.capable, mig.geometry) == (True, None)
+    assert (mig.capable, mig.geometry, mig.unread) == (True, None, "")
 
 
 def test_reading_a_gpu_while_its_partitions_come_and_go_never_fails(make_node) -> None:

@@ -1,16 +1,21 @@
 """What of a GPU is published, and how its values are made to fit the API."""
 
+from dataclasses import replace
+
 import pytest
 
 from api.resource.limits import problems
 from api.resource.types import Number, Text, Version
 from driver.core.choices import Choices
-from driver.core.devices import clamp, describe, semantic_version
+from driver.core.devices import MigPartition, clamp, describe, semantic_version
+from driver.core.errors import ConfigError
 from driver.core.inventory import build_inventory
+from driver.core.live import live_state, withholding_taints
+from driver.core.modes import Mode, Rule
 from driver.core.pools import build_pool
-from driver.core.snapshot import DriverFacts, MigState, PciAddress
+from driver.core.snapshot import DriverFacts, LostGpu, MigState, PciAddress
 from tests.data.mig_boards import H100
-from tests.unit.core.given import DRIVER, FACTS, NODE, gpu, snapshot, uuid
+from tests.unit.core.given import DRIVER, FACTS, NODE, cut, gpu, snapshot, uuid
 
 
 def test_devices_are_ordered_by_address_whatever_the_index_says():
@@ -103,6 +108,50 @@ def test_a_text_is_cut_to_64_bytes_between_characters(text, fits):
 def test_a_gpu_in_mig_mode_is_no_whole_gpu() -> None:
     inventory = build_inventory(snapshot(gpu(0, mig=MigState(capable=True, enabled=True)), gpu(1)))
     assert [d.gpu.index for d in inventory.devices.values()] == [1]
+
+
+def test_profiles_of_a_gpu_that_is_lost_are_no_mistake_and_those_of_no_gpu_are() -> None:
+    listed = Choices(profiles=("1g.5gb", "1g.10gb"))
+    here = snapshot(cut(0))
+    with pytest.raises(ConfigError, match=r"'1g\.5gb' is listed, but no GPU of this node has it"):
+        build_inventory(here, listed)
+    lost = replace(here, lost=(LostGpu(where="GPU 1", reason="fallen off the bus"),))
+    inventory = build_inventory(lost, listed)
+    assert inventory.unfound == ("1g.5gb",)
+    assert [d.profile.name for d in inventory.devices.values() if isinstance(d, MigPartition)] == [
+        "1g.10gb"
+    ] * 7
+
+
+@pytest.mark.parametrize("rules", [(), (Rule(mode=Mode.DYNAMIC, product="H100"),)])
+@pytest.mark.parametrize(("enabled", "offered"), [(True, 0), (False, 1)])
+def test_a_gpu_whose_partitions_cannot_be_read_costs_no_other_and_is_whole_at_most(
+    rules: tuple[Rule, ...], enabled: bool, offered: int
+) -> None:
+    blind = cut(0, geometry=None, unread="Unknown Error", enabled=enabled, pending=enabled)
+    inventory = build_inventory(
+        snapshot(blind, cut(1)), Choices(rules=rules, profiles=("1g.5gb", "1g.10gb"))
+    )
+    mine = [name for name, d in inventory.devices.items() if d.gpu.uuid == uuid(0)]
+    assert mine == ["gpu-00000000"]
+    live = live_state(inventory, (), (), ())
+    taints = withholding_taints(inventory, live, (), Choices(), driver=DRIVER)
+    assert len([name for name in mine if name not in taints]) == offered
+    assert "MIG cannot be read: Unknown Error" in inventory.refused[uuid(0)]
+    assert len(inventory.devices) == 1 + 8
+    assert list(problems(build_pool(inventory, driver=DRIVER, node=NODE))) == []
+
+
+@pytest.mark.parametrize("mode", [Mode.DYNAMIC, Mode.STATIC])
+def test_a_gpu_that_stays_in_mig_mode_and_cannot_be_read_publishes_nothing(mode: Mode) -> None:
+    blind = cut(
+        0, geometry=None, unread="Unknown Error", enabled=True, pending=True, switchable=False
+    )
+    rules = (Rule(mode=mode, index=0),)
+    inventory = build_inventory(snapshot(blind, gpu(1)), Choices(rules=rules))
+    assert [*inventory.devices] == ["gpu-00000001"]
+    assert "Unknown Error" in inventory.modes[uuid(0)].withheld_reason
+    assert list(problems(build_pool(inventory, driver=DRIVER, node=NODE))) == []
 
 
 def test_a_board_that_offers_no_partition_has_no_counters() -> None:

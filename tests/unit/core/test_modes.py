@@ -1,5 +1,7 @@
 """Which mode a GPU gets: what its hardware can do without a reset, unless a rule says otherwise."""
 
+from dataclasses import replace
+
 import pytest
 
 from driver.core.errors import ConfigError
@@ -15,6 +17,7 @@ AMPERE_ON = MigState(capable=True, enabled=True, pending=True, geometry=A100_40)
 TURNING_ON = MigState(capable=True, pending=True, geometry=A100_40)
 TURNING_OFF = MigState(capable=True, enabled=True, geometry=A100_40)
 NAMELESS = MigState(capable=True, switchable=True)
+UNREAD = MigState(capable=True, switchable=True, unread="nvmlX on GPU 1: Unknown Error")
 WITHOUT = MigState(capable=False)
 
 
@@ -30,6 +33,7 @@ def mode_of(one: GpuFacts, *rules: Rule) -> Assigned:
         (AMPERE, Mode.FULL),
         (AMPERE_ON, Mode.STATIC),
         (NAMELESS, Mode.FULL),
+        (UNREAD, Mode.DYNAMIC),
         (WITHOUT, Mode.FULL),
     ],
 )
@@ -96,12 +100,27 @@ def test_a_static_gpu_without_mig_mode_says_what_it_waits_for():
     assert not mode_of(gpu(1, mig=TURNING_ON), Rule(mode=Mode.EXCLUDED, index=1)).withheld_reason
 
 
-@pytest.mark.parametrize("switchable", [True, False])
-def test_a_gpu_in_mig_mode_of_which_nothing_can_be_read_is_withheld(switchable):
-    mig = MigState(capable=True, enabled=True, pending=True, switchable=switchable)
+@pytest.mark.parametrize(
+    ("switchable", "unread", "mode", "why"),
+    [
+        (True, "", Mode.FULL, "NVML names no MIG profile"),
+        (False, "", Mode.STATIC, "NVML names no MIG profile"),
+        (True, "Unknown Error", Mode.DYNAMIC, "Unknown Error"),
+        (False, "Unknown Error", Mode.STATIC, "Unknown Error"),
+    ],
+)
+def test_a_gpu_in_mig_mode_of_which_nothing_can_be_told_is_withheld(switchable, unread, mode, why):
+    mig = MigState(capable=True, enabled=True, pending=True, switchable=switchable, unread=unread)
     found = mode_of(gpu(1, mig=mig))
-    assert found.mode is (Mode.FULL if switchable else Mode.STATIC)
-    assert "it cannot be told what runs there; see the log" in found.withheld_reason
+    assert found.mode is mode
+    assert f"it cannot be told what runs there: {why}. NVML is asked" in found.withheld_reason
+
+
+def test_a_rule_is_no_mistake_because_a_gpu_could_not_be_read():
+    on = replace(UNREAD, enabled=True, pending=True)
+    for mode in (Mode.DYNAMIC, Mode.STATIC, Mode.FULL):
+        rule = Rule(mode=mode, product="H100")
+        assert {mode_of(gpu(1, mig=mig), rule).mode for mig in (UNREAD, on)} == {mode}
 
 
 def test_two_rules_for_one_gpu_are_refused_with_both_of_them():

@@ -8,7 +8,9 @@ from tests.unit.core.given import cut, gpu, instance, snapshot, uuid
 
 def blind(facts):
     """The same GPU, of which the partitions could not be read."""
-    return replace(facts, mig=replace(facts.mig, geometry=None, instances=()))
+    return replace(
+        facts, mig=replace(facts.mig, geometry=None, instances=(), unread="a call failed")
+    )
 
 
 KNOWN = cut(0, instance("1g.10gb", 6, "MIG-a"))
