@@ -38,6 +38,11 @@ def on_disk(world: World) -> dict[ClaimUID, Entry]:
     return dict(ledger.entries())
 
 
+def temp_files(world: World) -> list[str]:
+    """What a write that could not be undone leaves, until the next start."""
+    return [path.name for folder in (world.ledger, world.cdi) for path in folder.glob("*.tmp")]
+
+
 def check(
     world: World,
     plugin: Plugin,
@@ -52,7 +57,7 @@ def check(
     assert set(entries) == set(prepared), f"ledger has {sorted(entries)}, not {sorted(prepared)}"
     assert dict(plugin.entries()) == entries, "the ledger in memory is not the one on disk"
     assert all(e.phase is Phase.COMPLETED for e in entries.values())
-    files = sorted(p.name for p in world.cdi.iterdir())
+    files = sorted(p.name for p in world.cdi.glob("*.json"))
     assert files == sorted(cdi_file(ClaimUID(uid)) for uid in prepared), f"CDI has {files}"
     there = hardware(plugin)
     ours: set[Place] = set()

@@ -30,6 +30,8 @@ class Kind(StrEnum):
     KILL_AFTER = "killed after"
     TORN = "killed inside"
     FAIL = "failed"
+    FAIL_ON = "failed from"
+    """And with it all later steps of NVML, or of files: what undoes fails too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +44,7 @@ class Fault:
 
     @property
     def kills(self) -> bool:
-        return self.kind is not Kind.FAIL
+        return self.kind not in {Kind.FAIL, Kind.FAIL_ON}
 
     def __str__(self) -> str:
         return f"{self.kind} step {self.at}" + (f" with {self.code}" if self.code else "")
@@ -53,7 +55,7 @@ def die() -> None:
 
 
 class Steps:
-    """`names`: what was done while armed. `fault` happens once. For several threads."""
+    """`names`: what was done while armed. For several threads."""
 
     def __init__(self, fault: Fault | None = None, *, armed: bool = False) -> None:
         self.names: list[str] = []
@@ -74,7 +76,7 @@ class Steps:
         fault = self._due(name)
         if fault is None:
             return call()
-        if fault.kind is Kind.FAIL:
+        if not fault.kills:
             return fail(fault.code)
         if fault.kind is Kind.TORN and torn is not None:
             torn()
@@ -88,10 +90,20 @@ class Steps:
             if not self.armed:
                 return None
             self.names.append(name)
-            if self.fault is None or self.fault.at != len(self.names) - 1:
+            fault, at = self.fault, len(self.names) - 1
+            if fault is None or at < fault.at:
+                return None
+            if at > fault.at and not (fault.kind is Kind.FAIL_ON and self._is_like(name, fault)):
                 return None
             self.happened = True
-            return self.fault
+            return fault
+
+    def _is_like(self, name: str, fault: Fault) -> bool:
+        return is_nvml(name) == is_nvml(self.names[fault.at])
+
+
+def is_nvml(name: str) -> bool:
+    return name.startswith("NVML ")
 
 
 class CountedFiles(Files):

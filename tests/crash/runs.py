@@ -23,8 +23,8 @@ from driver.nvml.boards import Boards
 from driver.ports.kube import JsonObject
 from driver.ports.kubelet import Failure
 from hack.simnvml.kit import Machine
-from tests.crash.checks import Place, check, hardware, modes, on_disk
-from tests.crash.faults import Fault, Kind, Steps
+from tests.crash.checks import Place, check, hardware, modes, on_disk, temp_files
+from tests.crash.faults import Fault, Kind, Steps, is_nvml
 from tests.crash.forking import Killed, forked
 from tests.crash.plugin import NoTopology, Plugin, claim_object, ref_of
 from tests.crash.scenes import Scene, claims_of, device_names
@@ -161,6 +161,7 @@ class Bench:
         """A plugin that starts over what is there."""
         plugin = self._start()
         try:
+            assert temp_files(self.world) == []
             plugin.recovery.begin()
             self._after(operation, then, plugin, failed=failed, thorough=thorough)
         finally:
@@ -349,9 +350,12 @@ def faults(
                 yield Fault(at=at, kind=kind), then
         if not failing:
             continue
-        codes = NVML_ERRORS if name.startswith("NVML") else FILE_ERRORS
-        for code, then in _some(tuple(product(codes, ("same", "restart"))), turn, full):
-            yield Fault(at=at, kind=Kind.FAIL, code=code), then
+        codes = NVML_ERRORS if is_nvml(name) else FILE_ERRORS
+        # An ill GPU, a full disk: at the other steps of a write they are the same again.
+        lasting = is_nvml(name) or name.endswith((" write", " fsync"))
+        for kind in (Kind.FAIL, *((Kind.FAIL_ON,) if lasting or full else ())):
+            for code, then in _some(tuple(product(codes, ("same", "restart"))), turn, full):
+                yield Fault(at=at, kind=kind, code=code), then
 
 
 def _some(options: Sequence[T], turn: Iterator[int], full: bool) -> Sequence[T]:

@@ -7,7 +7,7 @@ from random import Random
 
 from driver.core.errors import KubeConflict, KubeError, KubeGone, KubeUnavailable
 from driver.ports.kube import JsonObject, Resource
-from tests.crash.faults import Fault, Kind, Steps
+from tests.crash.faults import Fault, Kind, Steps, is_nvml
 from tests.crash.runs import FILE_ERRORS, NVML_ERRORS
 from tests.crash.story import Note
 from tests.plugin.stubs import ClaimsApi
@@ -61,7 +61,7 @@ class Dice(Steps):
 
     def _drawn(self, name: str) -> Fault | None:
         weather, roll, at = self._weather, self._random.random(), len(self.names) - 1
-        nvml = name.startswith("NVML")
+        nvml = is_nvml(name)
         fail = weather.lasts if self._ill[nvml] else weather.fail
         self._ill[nvml] = False
         if roll < weather.kill:
