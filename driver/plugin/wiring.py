@@ -17,26 +17,23 @@ from driver.core.ids import ClaimUID, DeviceName
 from driver.core.ledger import Entry
 from driver.core.snapshot import PciAddress
 from driver.kube.backoff import Backoff
-from driver.kube.events import Recorder
 from driver.kube.reflector import Reflector
 from driver.kube.watching import Query
 from driver.observe.health import Readiness
 from driver.observe.metrics import Metrics
 from driver.plugin.discover import Discovery
-from driver.plugin.node import Hardware, Identity
+from driver.plugin.given import Node
+from driver.plugin.node import Hardware
 from driver.plugin.preparing.partitions import Partitions
 from driver.plugin.publishing.allocations import Allocations, trim
 from driver.plugin.publishing.publisher import Publisher
 from driver.plugin.recovering.facts import FactFinder
 from driver.plugin.recovering.lookup import ClaimLookup
-from driver.plugin.recovering.missed import Missed
-from driver.plugin.recovering.recovery import Recovery, Tell
-from driver.plugin.served import Served, ServedVersion
-from driver.plugin.stores import Stores
+from driver.plugin.recovering.recovery import Recovery
+from driver.plugin.served import Served
 from driver.plugin.supervise import Supervisor
-from driver.ports.events import Reason, Regarding
-from driver.ports.kube import KubeApi
-from driver.ports.nvml import GpuLibrary, MigLibrary
+from driver.ports.events import Reason
+from driver.ports.nvml import GpuLibrary
 from driver.state import sysfs
 
 GPUS: Final = "gpus"
@@ -115,118 +112,88 @@ def discovery(
 
 
 def publisher(
-    settings: PluginSettings,
-    supervisor: Supervisor,
-    *,
-    identity: Identity,
-    hardware: Hardware,
-    api: KubeApi,
-    served: ServedVersion,
+    node: Node,
     allocations: Allocations,
-    entries: Callable[[], Mapping[ClaimUID, Entry]],
-    readiness: Readiness,
-    metrics: Metrics,
+    *,
     sick: Callable[[], Mapping[DeviceName, tuple[Taint, ...]]],
 ) -> Publisher:
     """Woken by its reflectors, and by whoever calls `changed`."""
+    settings, identity, metrics = node.settings, node.identity, node.metrics
     chosen = choices(settings)
 
     def follow(version: Served) -> Reflector:
         fields = f"spec.driver={identity.driver},spec.nodeName={identity.node}"
         slices = Reflector(
-            api,
+            node.api,
             Query(resource=version.slices, fields=fields),
             listed=lambda: metrics.relisted(version.slices.plural),
         )
         slices.subscribe(made.slice_changed)
-        supervisor.start("slice reflector", slices.run)
+        node.supervisor.start("slice reflector", slices.run)
         if chosen.follow:
             claims = Reflector(
-                api,
+                node.api,
                 Query(resource=version.claims),
                 listed=lambda: metrics.relisted(version.claims.plural),
                 keep=lambda obj: trim(obj, driver=identity.driver, pool=identity.pool),
             )
             allocations.follow(claims, on_change=made.allocated)
-            supervisor.start("claim reflector", claims.run)
+            node.supervisor.start("claim reflector", claims.run)
         return slices
 
     made = Publisher(
         identity=identity,
-        hardware=hardware,
-        api=api,
-        served=served,
+        hardware=node.hardware,
+        api=node.api,
+        served=node.served,
         choices=chosen,
         follow=follow,
         allocations=allocations,
-        entries=entries,
-        report=reporter(readiness, SLICES),
+        entries=node.stores.ledger.known,
+        report=reporter(node.readiness, SLICES),
         metrics=metrics,
         resync=settings.resync_seconds,
         pauses=Backoff(base=0.5, cap=30.0),
-        wakeup=supervisor.wakeup(),
+        wakeup=node.supervisor.wakeup(),
         sick=sick,
     )
     return made
 
 
-def recovery(
-    settings: PluginSettings,
-    supervisor: Supervisor,
-    *,
-    identity: Identity,
-    hardware: Hardware,
-    lookup: ClaimLookup,
-    stores: Stores,
-    library: MigLibrary,
-    discovery: Discovery,
-    metrics: Metrics,
-    tell: Tell,
-    missed: Missed,
-    on_change: Callable[[int], None],
-) -> Recovery:
-    """`discovery` looks again when the ledger explains more or less than it did; `on_change` is
-    told how many claims are prepared then.
+def recovery(node: Node, lookup: ClaimLookup, *, on_change: Callable[[int], None]) -> Recovery:
+    """Discovery looks again when the ledger explains more or less than it did; `on_change` is told
+    how many claims are prepared then.
     """
+    settings, stores = node.settings, node.stores
 
     def repaired() -> None:
         on_change(len(stores.ledger.known()))
-        discovery.again()
+        node.discovery.again()
 
     made = Recovery(
         facts=FactFinder(
-            identity=identity,
-            hardware=hardware,
+            identity=node.identity,
+            hardware=node.hardware,
             ledger=stores.ledger,
             cdi=stores.cdi,
             driver_root=stores.driver_root,
-            library=library,
+            library=node.mig,
         ),
         lookup=lookup,
-        hardware=hardware,
+        hardware=node.hardware,
         ledger=stores.ledger,
         cdi=stores.cdi,
-        library=library,
+        library=node.mig,
         # What is in use now is looked at again later; nobody waits for it here.
-        partitions=Partitions(library, wait=lambda _: True),
+        partitions=Partitions(node.mig, wait=lambda _: True),
         locks=stores.locks,
         turns=stores.turns,
-        metrics=metrics,
-        tell=tell,
+        metrics=node.metrics,
+        tell=node.tell,
         pause=settings.recovery_seconds,
         grace=settings.orphan_grace_seconds,
-        wakeup=supervisor.wakeup(),
+        wakeup=node.supervisor.wakeup(),
         on_change=repaired,
     )
-    missed.heard_by(made.lost)
+    node.missed.heard_by(made.lost)
     return made
-
-
-def teller(recorder: Recorder, node: str) -> Tell:
-    """Events about the node; by its name, as the kubelet does it."""
-    about = Regarding(api_version="v1", kind="Node", name=node, uid=node)
-
-    def tell(reason: Reason, note: str) -> None:
-        recorder.event(about, reason, note, warning=reason not in _GOOD_NEWS)
-
-    return tell

@@ -6,20 +6,15 @@ Why apart: what an administrator is shown comes from every corner of the plugin.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from driver.config.settings import PluginSettings
-from driver.core.ids import ClaimUID
-from driver.core.ledger import Entry
 from driver.observe.bounded_http import HttpServer, Routes
 from driver.plugin.control.routes import Control
 from driver.plugin.control.socket import ControlSocket
 from driver.plugin.control.status import Facts, Release
+from driver.plugin.given import Node
 from driver.plugin.health.whole import Health
 from driver.plugin.leadership import Leadership
-from driver.plugin.node import Hardware, Identity
-from driver.plugin.recovering.recovery import Tell
 from driver.state.kmsg import Counts, KernelLog
 
 _POLL = 0.5
@@ -47,38 +42,35 @@ class ControlServer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Controlled:
-    identity: Identity
-    version: str
+    node: Node
     lead: Leadership
-    hardware: Hardware
     health: Health
-    entries: Callable[[], Mapping[ClaimUID, Entry]]
-    tell: Tell
 
-    def serve(self, settings: PluginSettings) -> ControlServer:
+    def serve(self) -> ControlServer:
         """Built, and not yet started."""
         control = Control(
             facts=self.facts,
             evidence=self.health.custody,
             window=self.health.window,
-            tell=self.tell,
+            tell=self.node.tell,
         )
+        settings = self.node.settings
         owner = settings.pod_uid or str(os.getpid())
         return ControlServer(ControlSocket(settings.plugin_dir, owner=owner), control.routes())
 
     def facts(self) -> Facts:
-        window, custody = self.health.window, self.health.custody
+        node, window, custody = self.node, self.health.window, self.health.custody
         left = window.left
         return Facts(
-            identity=self.identity,
-            version=self.version,
+            identity=node.identity,
+            version=node.version,
             leads=self.lead.leading,
-            inventory=self.hardware.inventory,
-            problem=self.hardware.problem,
+            inventory=node.hardware.inventory,
+            problem=node.hardware.problem,
             judgements=self.health.judged.judgements,
             evidence=custody.evidence,
             unsaved=custody.unsaved,
-            entries=self.entries(),
+            entries=node.stores.ledger.entries(),
             release=Release(seconds_left=left, held=window.held) if left > 0 else None,
             kernel=self._kernel(),
         )
