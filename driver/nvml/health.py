@@ -39,8 +39,9 @@ _GAP: Final = 0.25
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Around:
-    """What the poll must know of the node, asked at each look. `known`: the GPUs that are published
-    and where they are; `bus`: GPUs on the PCI bus; `held`: whether a claim has the GPU.
+    """What the poll must know of the node, asked at each look. `known`: the GPUs that the node has,
+    by all that was ever read, and where they are; `bus`: GPUs on the PCI bus; `held`: whether a
+    claim has the GPU.
     """
 
     known: Callable[[], Mapping[GpuUuid, PciAddress]]
@@ -181,7 +182,14 @@ class NvmlPoll:
         with self._session.inside():
             branch = int(str(call("nvmlSystemGetDriverVersion")).split(".")[0])
             handles = _by_index(progress)
-        places = {**known, **self._places, **progress.found}
+        found = progress.found
+        # Where another one sits now, a GPU was replaced, and is not missed.
+        taken = {where: gpu for gpu, where in found.items()}
+        places = {
+            gpu: where
+            for gpu, where in {**known, **self._places, **found}.items()
+            if taken.get(where, gpu) == gpu
+        }
         gpus: dict[GpuUuid, GpuReadings | Failed] = {}
         for gpu in sorted(places):
             if gpu not in skip:

@@ -4,7 +4,7 @@ Why it exists: what is held against a GPU outlives this process and this version
 written down in one place, like the ledger's:
 
     {"format":"tessera-evidence","node":"n1","sha256":"<hex>","version":1}\n
-    {"boot_id":"...","cleared":[...],"clock":...,"items":[...],"sightings":[...]}\n
+    {"boot_id":"...","cleared":[...],"clock":...,"gpus":[...],"items":[...],"sightings":[...]}\n
 
 The checksum covers the exact bytes of the second line, without its end. A later version may add
 fields: they are ignored here. What this version could misread gets another `version`.
@@ -23,9 +23,10 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from driver.core.errors import StateDamaged
-from driver.core.health.items import Cleared, Evidence, Item, Kind, Sighting, Sort
+from driver.core.health.items import Cleared, Evidence, Item, Kind, KnownGpu, Sighting, Sort
 from driver.core.health.signals import Acknowledged, Need, Scope, Source
 from driver.core.ids import GpuUuid
+from driver.core.snapshot import PciAddress
 from driver.state.sealed import Seal, first_of
 
 FORMAT: Final = "tessera-evidence"
@@ -126,6 +127,28 @@ class _Sighting(BaseModel):
         return Sighting(GpuUuid(self.gpu), self.name, self.place), self.at
 
 
+class _Pci(BaseModel):
+    model_config = _CONFIG
+
+    domain: int
+    bus: int
+    device: int
+    function: int
+
+
+class _Gpu(BaseModel):
+    model_config = _CONFIG
+
+    uuid: str
+    pci: _Pci
+    minor: int | None
+    serial: str
+
+    def value(self) -> tuple[GpuUuid, KnownGpu]:
+        where = PciAddress(**self.pci.model_dump())
+        return GpuUuid(self.uuid), KnownGpu(pci=where, minor=self.minor, serial=self.serial)
+
+
 class _Body(BaseModel):
     model_config = _CONFIG
 
@@ -134,6 +157,8 @@ class _Body(BaseModel):
     items: tuple[_Item, ...]
     cleared: tuple[_Cleared, ...]
     sightings: tuple[_Sighting, ...]
+    gpus: tuple[_Gpu, ...] = ()
+    """Not in files of the first versions."""
 
     def value(self) -> Evidence:
         items = [each.value() for each in self.items]
@@ -143,6 +168,7 @@ class _Body(BaseModel):
             items={item.key: item for item in items},
             cleared=dict(each.value() for each in self.cleared),
             sightings=dict(each.value() for each in self.sightings),
+            gpus=dict(each.value() for each in self.gpus),
         )
 
 
@@ -156,6 +182,7 @@ def encode(evidence: Evidence, *, node: str) -> bytes:
             "clock": evidence.clock,
             "items": [_item(item) for item in evidence.items.values()],
             "cleared": [{**s._asdict(), **asdict(c)} for s, c in evidence.cleared.items()],
+            "gpus": [{"uuid": uuid, **asdict(gpu)} for uuid, gpu in evidence.gpus.items()],
             "sightings": [{**s._asdict(), "at": at} for s, at in evidence.sightings.items()],
         },
         node=node,

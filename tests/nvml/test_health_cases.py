@@ -99,6 +99,13 @@ def test_d20_a_gpu_that_was_missing_at_our_start_is_missed_if_it_was_published(m
     assert monitor.look().faults(gone.uuid)
 
 
+def test_a_gpu_whose_place_another_one_has_is_not_missed(make_node) -> None:
+    monitor = Monitor(make_node("h100x2"))
+    replaced = GpuUuid("GPU-replaced")
+    monitor.published = {replaced: pci(monitor.node.machine, 1)}
+    assert monitor.look().faults(replaced) == {}
+
+
 def test_a_gpu_on_the_bus_that_nvml_never_counted_is_shown(make_node) -> None:
     monitor = Monitor(make_node("h100x2"))
     monitor.bus = (PciAddress(domain=0, bus=0x77, device=0),)

@@ -12,7 +12,16 @@ import pytest
 
 from driver.core.errors import StateDamaged, StateError, StateTooNew
 from driver.core.health.evidence import probe_started, take
-from driver.core.health.items import DAMAGED, Cleared, Evidence, Identity, Item, Sighting, Sort
+from driver.core.health.items import (
+    DAMAGED,
+    Cleared,
+    Evidence,
+    Identity,
+    Item,
+    KnownGpu,
+    Sighting,
+    Sort,
+)
 from driver.core.health.signals import (
     NODE,
     Acknowledged,
@@ -25,6 +34,7 @@ from driver.core.health.signals import (
     Source,
 )
 from driver.core.ids import GpuUuid
+from driver.core.snapshot import PciAddress
 from driver.state.evidence import COUNTERS_SECONDS, NAME, EvidenceFile
 from driver.state.evidence_file import VERSION, decode, encode
 from tests.state.faults import Killed, ScriptedFiles, names
@@ -59,6 +69,7 @@ EVIDENCE = Evidence(
     items={FULL.key: FULL, (node := replace(FULL, scope=NODE, injected=True)).key: node},
     cleared={Sort(None, "x"): Cleared(at=5.0, returns=1)},
     sightings={Sighting(GPU, "xid-13", "gpc1"): 6.0},
+    gpus={GPU: KnownGpu(pci=PciAddress(domain=0, bus=59, device=0), minor=None, serial="7")},
 )
 
 

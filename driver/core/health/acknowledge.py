@@ -11,8 +11,10 @@ Must not know how it is transported, or who may do it.
 from __future__ import annotations
 
 from driver.core.errors import TesseraError
+from driver.core.health.gpus import gone
 from driver.core.health.items import Evidence, Identity, Item, Kind
 from driver.core.health.signals import Acknowledged, Need
+from driver.core.ids import GpuUuid
 
 
 class NotAcknowledged(TesseraError):
@@ -30,8 +32,13 @@ def acknowledgeable(evidence: Evidence, wanted: Acknowledged, identity: Identity
     """The items under this name that an operator may end: those that need one, and all of a GPU
     that is not there any more, because no reset and no probe will ever be seen of it.
     """
-    gone = wanted.gpu not in identity.serials
-    return [i for i in _open(evidence, wanted) if gone or i.weight is Need.OPERATOR]
+    over = is_gone(evidence, wanted.gpu, identity)
+    return [i for i in _open(evidence, wanted) if over or i.weight is Need.OPERATOR]
+
+
+def is_gone(evidence: Evidence, gpu: GpuUuid, identity: Identity) -> bool:
+    """Not read by this process, and missing if it was by one before."""
+    return gpu not in identity.serials and gone(evidence, gpu)
 
 
 def refusal(evidence: Evidence, wanted: Acknowledged, identity: Identity) -> str | None:
@@ -43,7 +50,8 @@ def refusal(evidence: Evidence, wanted: Acknowledged, identity: Identity) -> str
         return f"needs {_needs(same)}, not an acknowledgement"
     if not wanted.by.strip():
         return "say who acknowledges it"
-    persists = next((p for i in items if (p := _persists(i, wanted, identity))), None)
+    there = not is_gone(evidence, wanted.gpu, identity)
+    persists = next((p for i in items if (p := _persists(i, wanted, there=there))), None)
     return _mistaken(items, wanted, identity) or persists
 
 
@@ -60,9 +68,9 @@ def _mistaken(items: list[Item], wanted: Acknowledged, identity: Identity) -> st
     return f"the board's serial number is {serial}, not {wanted.serial!r}; check the node"
 
 
-def _persists(item: Item, wanted: Acknowledged, identity: Identity) -> str | None:
+def _persists(item: Item, wanted: Acknowledged, *, there: bool) -> str | None:
     well = item.well is not None and item.well > item.last
-    if wanted.gpu in identity.serials and not item.over and not well:
+    if there and not item.over and not well:
         return f"{item.source} still reports it: {item.detail or 'repair or replace the board'}"
     if wanted.at <= item.last:
         return "it was seen again meanwhile; look at it, and acknowledge it anew"

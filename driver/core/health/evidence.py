@@ -22,6 +22,7 @@ from math import isfinite
 from typing import Final
 
 from driver.core.health.clock import in_step
+from driver.core.health.gpus import renumbered
 from driver.core.health.items import (
     DAMAGED,
     Evidence,
@@ -83,7 +84,7 @@ def begun(evidence: Evidence, *, boot_id: str, now: float) -> Evidence:
     evidence = in_step(evidence, now)
     if not boot_id or boot_id == evidence.boot_id:
         return evidence
-    return rebooted(evidence, boot_id, now)
+    return renumbered(rebooted(evidence, boot_id, now))
 
 
 def damaged(detail: str, *, boot_id: str, now: float) -> Evidence:
@@ -150,7 +151,7 @@ def _taken(evidence: Evidence, signal: Signal, identity: Identity) -> Evidence:
             return _fault(evidence, signal, identity)
         case CannotTell():
             key = Key(Kind.UNKNOWN, signal.source, signal.scope, token(signal.name))
-            item = _item(key, _sign(signal, evidence.boot_id, identity))
+            item = _item(key, _sign(signal, evidence, identity))
             return put(evidence, item, identity)[0]
         case Well():
             return well(evidence, replace(signal, name=token(signal.name)))
@@ -177,7 +178,7 @@ def _fault(evidence: Evidence, fault: Fault, identity: Identity) -> Evidence:
     name, gpu = token(fault.name), fault.scope.gpu
     passing = fault.injected or fault.need is Need.NOTHING
     key = Key(Kind.FAULT, fault.source, fault.scope, name, fault.injected, passing)
-    sign = _sign(fault, evidence.boot_id, identity)
+    sign = _sign(fault, evidence, identity)
     evidence = _answered(evidence, key, fault.at)
     if key in evidence.items:
         evidence, item = again(evidence, key, sign)
@@ -206,19 +207,21 @@ def _answered(evidence: Evidence, key: Key, at: float) -> Evidence:
     return replace(evidence, items={k: i for k, i in evidence.items.items() if k != asked})
 
 
-def _sign(signal: Fault | CannotTell, boot_id: str, identity: Identity) -> Sign:
+def _sign(signal: Fault | CannotTell, evidence: Evidence, identity: Identity) -> Sign:
     told = signal if isinstance(signal, Fault) else None
     gpu = signal.scope.gpu
+    known = evidence.gpus.get(gpu) if gpu is not None else None
+    read = identity.serials.get(gpu, "") if gpu is not None else ""
     return Sign(
         need=told.need if told else Need.NOTHING,
         first=signal.at,
         last=signal.at,
-        boot_id=boot_id,
+        boot_id=evidence.boot_id,
         times=max(1, told.count) if told else 1,
         detail=_text(signal.detail, MAX_DETAIL),
         place=_text(told.place, MAX_PLACE) if told else "",
         slots=identity.slots(signal.scope),
-        serial=identity.serials.get(gpu, "") if gpu is not None else "",
+        serial=read or (known.serial if known else ""),
     )
 
 

@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 from driver.core.devices import EVERY_SLOT
 from driver.core.health.signals import FAMILIES, STRENGTH, Acknowledged, Family, Need, Scope, Source
 from driver.core.ids import GpuUuid
+from driver.core.snapshot import PciAddress
 
 DAMAGED: Final = "evidence-damaged"
 TOO_MANY: Final = "too-many-faults"
@@ -26,7 +27,9 @@ RELEASED: Final = "nvml-released"
 """We let go of NVML ourselves, for as long as somebody asked for."""
 RECOVERY: Final = "recovery-action"
 """One name for all of them: the driver has one action at a time, and "none" ends it."""
-RESET_MARKS: Final = frozenset({RECOVERY, "gpu-lost", "gpu-missing", "reset-required"})
+MISSING: Final = "gpu-missing"
+"""It was on the node, and NVML does not have it now."""
+RESET_MARKS: Final = frozenset({RECOVERY, "gpu-lost", MISSING, "reset-required"})
 """States of a GPU that go with a reset alone: that one is in order again proves a reset."""
 ROW_PENDING: Final = "row-remap-pending"
 """A memory row is replaced by a reset alone, so this is such a mark too, of a GPU that works."""
@@ -180,9 +183,20 @@ class Try:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KnownGpu:
+    """A GPU of this node as it was last read. `minor`: in this boot, None if that was in another;
+    `serial` is empty where it cannot be read.
+    """
+
+    pci: PciAddress
+    minor: int | None
+    serial: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
     """All that is known. `clock`: not older than anything in it, to notice a clock set back.
-    `sightings`: when each was last seen.
+    `sightings`: when each was last seen. `gpus`: those of the node, there or missing.
     """
 
     boot_id: str = ""
@@ -191,12 +205,13 @@ class Evidence:
     cleared: Mapping[Sort, Cleared] = field(default_factory=dict)
     sightings: Mapping[Sighting, float] = field(default_factory=dict)
     tries: Mapping[Scope, Try] = field(default_factory=dict)
+    gpus: Mapping[GpuUuid, KnownGpu] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """What is on the node now. `serials`: of each GPU's board, empty where it cannot be read.
-    `places`: the slots of each GPU instance, also of those that ended a short while ago.
+    """What this process has read of the node. `serials`: of each GPU's board, empty where it cannot
+    be read. `places`: the slots of each GPU instance, also of those that ended a short while ago.
     """
 
     serials: Mapping[GpuUuid, str] = field(default_factory=dict)

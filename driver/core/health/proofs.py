@@ -11,10 +11,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Final
 
-from driver.core.health.acknowledge import acknowledgeable, refusal
+from driver.core.health.acknowledge import acknowledgeable, is_gone, refusal
 from driver.core.health.former_names import ONCE_UNREAD
+from driver.core.health.gpus import forgotten
 from driver.core.health.items import (
     EVENTS,
+    MISSING,
     RECOVERY,
     RESET_MARKS,
     ROW_PENDING,
@@ -97,8 +99,9 @@ def acknowledged(evidence: Evidence, proof: Acknowledged, identity: Identity) ->
     if refusal(evidence, proof, identity) is not None:
         return evidence
     found = acknowledgeable(evidence, proof, identity)
-    if proof.gpu not in identity.serials:
-        return _end(evidence, found, proof.at)
+    if is_gone(evidence, proof.gpu, identity):
+        evidence = _end(evidence, found, proof.at)
+        return forgotten(evidence, proof.gpu) if proof.name == MISSING else evidence
     return _step(evidence, found, lambda i: replace(i, acknowledged=proof))
 
 

@@ -9,7 +9,7 @@ Must not know signals.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -57,7 +57,7 @@ def put(evidence: Evidence, new: Item, identity: Identity) -> tuple[Evidence, It
     returns = _returns(evidence, new)
     item = replace(new, returns=returns, need=_escalated(new.need, returns))
     items = _shown(evidence.items, item) if item.passing else evidence.items
-    items = _without_strangers(items, item, identity)
+    items = _without_strangers(items, item, {*identity.serials, *evidence.gpus})
     return _with(evidence, {**items, item.key: item}, item), item
 
 
@@ -137,13 +137,13 @@ def _shown(items: Mapping[Key, Item], new: Item) -> Mapping[Key, Item]:
 
 
 def _without_strangers(
-    items: Mapping[Key, Item], new: Item, identity: Identity
+    items: Mapping[Key, Item], new: Item, ours: Collection[GpuUuid]
 ) -> Mapping[Key, Item]:
     """A GPU that has gone for good leaves its items behind; the oldest such GPU makes way."""
     known = _gpus(items.values())
     if new.scope.gpu is None or new.scope.gpu in known or len(known) < MAX_GPUS:
         return items
-    strangers = known - identity.serials.keys()
+    strangers = known.difference(ours)
     if not strangers:
         return items
     oldest = min(

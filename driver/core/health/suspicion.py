@@ -39,7 +39,7 @@ def suspect(evidence: Evidence, new: Item, identity: Identity) -> Evidence:
     accused = {gpu for item in evidence.items.values() if _speaks(item) and (gpu := item.scope.gpu)}
     alike = [item for item in evidence.items.values() if _alike(item, new, accused)]
     gpus: set[GpuUuid | None] = {item.scope.gpu for item in alike}
-    total = len(identity.serials)
+    total = len(identity.serials.keys() | evidence.gpus.keys())
     if total < FEWEST_GPUS or 2 * len(gpus) <= total:
         return evidence
     return _with(evidence, {i.key: replace(i, suspect=True) for i in alike if not i.suspect})

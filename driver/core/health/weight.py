@@ -17,7 +17,7 @@ from driver.core.health.proof import next_step, probe_counts_after
 
 def weighs_alike(one: Evidence, other: Evidence) -> bool:
     """Whether they differ in nothing but how often and when something was seen."""
-    if one.boot_id != other.boot_id:
+    if one.boot_id != other.boot_id or one.gpus != other.gpus:
         return False
     if one.items is other.items:
         return True

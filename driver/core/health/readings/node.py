@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from driver.core.health.items import MISSING
 from driver.core.health.kernel.verdict_recovery import NEEDS, RecoveryAction, recovery_action
 from driver.core.health.readings.over_time import History, Limits, weigh_times
 from driver.core.health.readings.state import weigh_states
@@ -37,7 +38,7 @@ NVML: Final = "nvml"
 _TROUBLES: Final = {
     Trouble.LOST: ("gpu-lost", Need.RESET),
     Trouble.RESET_REQUIRED: ("reset-required", Need.RESET),
-    Trouble.MISSING: ("gpu-missing", Need.RESET),
+    Trouble.MISSING: (MISSING, Need.RESET),
     Trouble.POWER: ("power-cable", Need.OPERATOR),
     Trouble.INTERRUPTS: ("gpu-interrupts", Need.PROBE),
 }
@@ -71,6 +72,9 @@ def weigh_node(
         first = next(iter(failures.values()))
         text = f"none of {len(failures)} GPUs answers; {first.text}"
         return weigh_failure(replace(first, text=text), look.at), memories
+    if look.uncounted and not look.places:
+        text = f"NVML has no GPU; on the PCI bus: {_where(look)}; see dmesg"
+        return weigh_failure(Failed(trouble=Trouble.MISSING, text=text), look.at), memories
     signals: list[Signal] = [Well(source=Source.POLL, scope=NODE, name=NVML, at=look.at)]
     signals.append(_uncounted(look))
     after = dict(memories)
@@ -100,7 +104,7 @@ def _trouble(gpu: GpuUuid, failed: Failed, look: NodeReadings) -> Signal:
     text = failed.text
     if failed.trouble is Trouble.MISSING:
         text = f"{gpu} was at {look.places.get(gpu, 'an unknown address')}, NVML does not have it"
-        text += " any more"
+        text += " any more; see dmesg, or, if it was taken out, acknowledge that (tessera ack)"
     return Fault(source=Source.POLL, scope=scope, name=name, need=need, at=look.at, detail=text)
 
 
@@ -108,7 +112,7 @@ def _uncounted(look: NodeReadings) -> Signal:
     """Nothing of it is published, so nothing is withheld; it is shown."""
     if not look.uncounted:
         return Well(source=Source.POLL, scope=NODE, name="gpu-not-counted", at=look.at)
-    where = ", ".join(str(each) for each in look.uncounted)
+    where = _where(look)
     return Fault(
         source=Source.POLL,
         scope=NODE,
@@ -118,6 +122,10 @@ def _uncounted(look: NodeReadings) -> Signal:
         detail=f"on the PCI bus but not in NVML: {where}; see dmesg",
         place=where,
     )
+
+
+def _where(look: NodeReadings) -> str:
+    return ", ".join(str(each) for each in look.uncounted)
 
 
 def _answering(
