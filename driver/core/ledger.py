@@ -196,6 +196,22 @@ def conflict(wanted: Entry, held: Iterable[Entry]) -> str:
     """Which other claim holds what `wanted` needs, as a sentence; empty where nobody does.
 
     This is the last line of defence: after a forced deletion the scheduler gives a device away
+def alone(entry: Entry, held: Iterable[Entry]) -> Entry:
+    """`entry` with what nobody else holds: nothing else may be destroyed for it.
+
+    Two claims hold one slot only where a removal was not finished by one plugin and the other has
+    given the slot on since.
+    """
+    others = [e for e in held if e.uid != entry.uid and e.boot_id == entry.boot_id]
+    theirs = [h for e in others for h in e.holdings if not h.admin_access]
+    kept = [
+        ours
+        for ours in entry.holdings
+        if not any(h.gpu == ours.gpu and h.mask & ours.mask for h in theirs)
+    ]
+    return replace(entry, holdings=tuple(kept))
+
+
     while the old container still runs. It compares slots, not names: a whole GPU and a partition of
     it are different devices. Admin access shares on purpose; a claim of an earlier boot holds
     nothing, since none of its containers can be running.

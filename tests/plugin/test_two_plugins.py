@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import random
 import threading
 from collections.abc import Iterator
@@ -12,7 +14,7 @@ from typing import cast
 
 import pytest
 
-from driver.core.errors import ClaimError
+from driver.core.errors import ClaimError, NvmlError
 from driver.core.inventory import build_inventory
 from driver.plugin.node import Hardware, Identity
 from driver.plugin.preparing.claims import Claims
@@ -22,12 +24,15 @@ from driver.plugin.preparing.turns import Turns
 from driver.plugin.served import ServedVersion
 from driver.ports.kube import KubeApi
 from driver.ports.kubelet import ClaimRef
+from driver.state.atomic import Files
 from driver.state.cdi_store import CdiDir
 from driver.state.ledger import LedgerDir
 from driver.state.named_locks import NamedLocks
-from tests.plugin.mig import MemoryMig
+from tests.plugin.mig import MemoryMig, error
 from tests.plugin.nodes import mig_gpu, mig_snapshot, partition
-from tests.plugin.stubs import DRIVER, NODE, ClaimsApi, Root, claim, device
+from tests.plugin.stubs import DRIVER, NODE, ClaimsApi, Root, claim, device, gpu
+
+FAILED = error(NvmlError, "injected", 999)
 
 
 class Two:
@@ -40,11 +45,11 @@ class Two:
         self.ledgers = [self.ledger() for _ in range(2)]
         self.plugins = [self.plugin(ledger, patience) for ledger in self.ledgers]
 
-    def ledger(self) -> LedgerDir:
+    def ledger(self, files: Files | None = None) -> LedgerDir:
         def damaged(where: Path, why: str) -> None:
             pytest.fail(f"{where}: {why}")
 
-        return LedgerDir(self.folder / "ledger", NODE, on_damage=damaged)
+        return LedgerDir(self.folder / "ledger", NODE, on_damage=damaged, files=files)
 
     def plugin(self, ledger: LedgerDir, patience: float) -> Claims:
         locks = NamedLocks(self.folder / "locks", retry=0.001)
@@ -105,6 +110,35 @@ def test_who_waits_in_one_plugin_is_served_when_the_other_has_released(tmp_path)
         waiting = pool.submit(two.prepare, 1, second)
         assert two.unprepare(0, first) == ""
         assert waiting.result(20) == ""
+
+
+class Unsynced(Files):
+    """A disk on which a removal is done, and not known to last."""
+
+    ill = False
+
+    def fsync(self, fd: int) -> None:
+        if self.ill:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        super().fsync(fd)
+
+
+def test_a_removal_that_one_plugin_could_not_finish_takes_nothing_from_who_came_after(tmp_path):
+    """It still shows the entry, as a power cut could bring it back; the other gives the slot on."""
+    two, disk = Two(tmp_path), Unsynced()
+    first = two.plugin(two.ledger(disk), patience=0)
+    place = partition(0, "1g.10gb", 0)
+    before, after = two.add("a", place), two.add("b", place)
+    two.mig.fail = {("read_back", 1): FAILED, ("undo", 1): FAILED}
+    assert "clears what is left" in str(first.prepare([before]))
+    disk.ill = True
+    assert "cannot remove" in str(first.unprepare([before]))
+    disk.ill = False
+    assert two.prepare(1, after) == ""
+    assert first.unprepare([before]) == {before.uid: None}
+    assert len(two.mig.held[gpu(0).uuid]) == 1
+    assert two.prepare(0, after) == ""
+    assert two.mig.calls.count("create") == 2
 
 
 class Held:

@@ -21,6 +21,7 @@ from driver.core.inventory import Inventory
 from driver.core.ledger import (
     Entry,
     Phase,
+    alone,
     conflict,
     entry_for,
     made_anew,
@@ -115,7 +116,8 @@ class Handout:
     def _take_apart(self, entry: Entry, deadline: Deadline) -> None:
         """Hardware, then the entry. After a reboot there is nothing of it on the hardware."""
         if entry.boot_id == self._identity.boot_id:
-            self._partitions.within(deadline).release(entry, switchable=self._switchable)
+            ours = alone(entry, self._ledger.entries().values())
+            self._partitions.within(deadline).release(ours, switchable=self._switchable)
         self._ledger.remove(entry.uid)
         self._on_change(len(self._ledger.entries()))
 

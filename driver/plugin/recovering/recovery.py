@@ -24,7 +24,7 @@ from driver.core.errors import (
     StateError,
 )
 from driver.core.ids import ClaimUID, GpuUuid
-from driver.core.ledger import Entry
+from driver.core.ledger import Entry, alone
 from driver.core.recovery import (
     Facts,
     Forget,
@@ -279,7 +279,8 @@ class Recovery:
         """In the order of an unpreparation."""
         self._cdi.remove(entry.uid)
         if partitions is not None:
-            partitions.release(entry, switchable=self._switchable)
+            ours = alone(entry, self._facts.entries().values())
+            partitions.release(ours, switchable=self._switchable)
         self._ledger.remove(entry.uid)
         self._since.pop(entry.uid, None)
         self._on_change()
