@@ -192,10 +192,6 @@ def with_made(entry: Entry, device: DeviceName, made: Made) -> Entry:
     )
 
 
-def conflict(wanted: Entry, held: Iterable[Entry]) -> str:
-    """Which other claim holds what `wanted` needs, as a sentence; empty where nobody does.
-
-    This is the last line of defence: after a forced deletion the scheduler gives a device away
 def alone(entry: Entry, held: Iterable[Entry]) -> Entry:
     """`entry` with what nobody else holds: nothing else may be destroyed for it.
 
@@ -212,6 +208,10 @@ def alone(entry: Entry, held: Iterable[Entry]) -> Entry:
     return replace(entry, holdings=tuple(kept))
 
 
+def conflict(wanted: Entry, held: Iterable[Entry]) -> str:
+    """Which other claim holds what `wanted` needs, as a sentence; empty where nobody does.
+
+    This is the last line of defence: after a forced deletion the scheduler gives a device away
     while the old container still runs. It compares slots, not names: a whole GPU and a partition of
     it are different devices. Admin access shares on purpose; a claim of an earlier boot holds
     nothing, since none of its containers can be running.
