@@ -155,13 +155,17 @@ def answers(entry: Entry, results: Sequence[Result], *, boot_id: str) -> bool:
     )
 
 
-def same_claim(known: Entry, wanted: Entry) -> bool:
-    """Whether both hold the same devices in the same boot; what was made may be known to one."""
-    return known.boot_id == wanted.boot_id and _unmade(known) == _unmade(wanted)
+def still_wanted(known: Entry, wanted: Entry) -> bool:
+    """Whether both hold the same devices in the same boot; what was made may be known to one. Of a
+    complete claim whose entry was lost, `known` may lack what was not there any more.
+    """
+    had, wants = _unmade(known), _unmade(wanted)
+    same = had == wants or (had < wants and known.phase is Phase.COMPLETED)
+    return same and known.boot_id == wanted.boot_id
 
 
-def _unmade(entry: Entry) -> tuple[Holding, ...]:
-    return tuple(
+def _unmade(entry: Entry) -> frozenset[Holding]:
+    return frozenset(
         replace(h, slot=replace(h.slot, made=None)) if h.slot and _learns(h, h.slot) else h
         for h in entry.holdings
     )

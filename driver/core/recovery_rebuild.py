@@ -146,21 +146,21 @@ def rebuilt(
 
 
 def named(entry: Entry, claim: KnownClaim) -> Entry:
-    """`entry`, with what only its claim knows; unchanged where it was never lost, or where the
-    claim has other devices by now.
+    """`entry`, with what only its claim knows; unchanged where it was never lost, or has devices
+    that are not the claim's by now.
     """
     if entry.name or entry.phase is not Phase.COMPLETED:
         return entry
     asked = {name: a for name, a in claim.devices.items() if a.request is not None}
     holdings = {h.device: h for h in entry.holdings}
-    if holdings.keys() != asked.keys():
+    if not holdings.keys() <= asked.keys():
         return entry
     return replace(
         entry,
         namespace=claim.namespace,
         name=claim.name,
         # In the order of the claim, as it is answered.
-        holdings=tuple(_asked(holdings[device], a) for device, a in asked.items()),
+        holdings=tuple(_asked(holdings[d], a) for d, a in asked.items() if d in holdings),
     )
 
 

@@ -9,7 +9,7 @@ from driver.core.ids import ClaimUID
 from tests.plugin.mig import error
 from tests.plugin.nodes import MigNode, partition
 from tests.plugin.recovering import Node
-from tests.plugin.stubs import claim, device
+from tests.plugin.stubs import claim, device, gpu
 from tests.plugin.test_late import late_node, small
 
 SMALL, LARGE, WHOLE = partition(0, "1g.10gb", 0), partition(0, "3g.40gb", 0), device(0)
@@ -75,6 +75,23 @@ def test_a_place_that_was_chosen_at_preparation_is_not_chosen_twice_for_one_clai
     lose(node)
     assert node.prepare(ref) == first
     assert len(node.instances()) == 1
+
+
+@pytest.mark.parametrize("api", ["there", "away"])
+def test_nor_is_what_a_lost_claim_has_still_made_anew_after_a_reset_of_its_other_gpu(
+    api: str,
+) -> None:
+    node = Node()
+    ref = node.run("a", partition(1, "1g.10gb", 0), SMALL)
+    there = list(node.instances(0))
+    lose(node)
+    node.mig.held[gpu(1).uuid].clear()
+    if api == "away":
+        with node.away():
+            node.recovery.begin()
+    assert isinstance(node.prepare(ref), tuple)
+    assert (node.instances(0), len(node.instances(1))) == (there, 1)
+    assert [h.uuid for h in node.entries()[ref.uid].holdings] == ["MIG-3", "MIG-1"]
 
 
 def test_a_lost_claim_that_was_allocated_anew_leaves_nothing_at_its_former_place() -> None:

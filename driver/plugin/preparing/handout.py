@@ -25,7 +25,7 @@ from driver.core.ledger import (
     conflict,
     entry_for,
     made_anew,
-    same_claim,
+    still_wanted,
     with_made,
 )
 from driver.core.prepare import MakePartition, plan_steps
@@ -78,7 +78,7 @@ class Handout:
             return Crowded(held)
         self._lost.check(wanted)
         known = entries.get(wanted.uid)
-        if known is not None and not same_claim(known, wanted):
+        if known is not None and not still_wanted(known, wanted):
             # Its file names what is not the claim's any more.
             self._cdi.remove(known.uid)
             if known.boot_id == wanted.boot_id:

@@ -15,7 +15,7 @@ from driver.core.ledger import (
     Slot,
     conflict,
     entry_for,
-    same_claim,
+    still_wanted,
     with_made,
 )
 from tests.unit.core.given import (
@@ -144,10 +144,18 @@ def test_what_is_only_looked_at_is_never_ours():
 def test_an_entry_is_of_the_same_claim_whether_its_partition_is_made_or_not(admin):
     wanted = cut_entry("a", SMALL, admin=admin)
     made = with_made(wanted, SMALL, MADE)
-    assert same_claim(made, wanted)
-    assert same_claim(wanted, made)
-    assert not same_claim(made, cut_entry("a", part(1, "1g.10gb", 4), admin=admin))
-    assert not same_claim(made, cut_entry("a", SMALL, admin=admin, boot="boot-2"))
+    assert still_wanted(made, wanted)
+    assert still_wanted(wanted, made)
+    assert not still_wanted(made, cut_entry("a", part(1, "1g.10gb", 4), admin=admin))
+    assert not still_wanted(made, cut_entry("a", SMALL, admin=admin, boot="boot-2"))
+
+
+@pytest.mark.parametrize(("phase", "kept"), [(Phase.COMPLETED, True), (Phase.STARTED, False)])
+def test_what_a_rebuilt_entry_lacks_may_be_made_again_for_a_complete_claim_alone(phase, kept):
+    """What is at the place of a claim that was only begun passes for a rest of it."""
+    some, all_of_it = cut_entry("a", SMALL), cut_entry("a", SMALL, part(1, "1g.10gb", 4))
+    assert still_wanted(replace(some, phase=phase), all_of_it) is kept
+    assert not still_wanted(replace(all_of_it, phase=phase), some)
 
 
 @pytest.mark.parametrize(

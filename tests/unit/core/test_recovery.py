@@ -237,11 +237,11 @@ def test_a_partition_that_was_placed_late_is_known_by_uuid_and_profile(there, fo
         ([result(PART), result("gpu-9", driver="net.example")], CUT),
         ([result(PART, pool="other/tessera")], NAMELESS),
         ([result(part(1, "1g.10gb", 0))], NAMELESS),
-        ([result(PART), result(WHOLE)], NAMELESS),
+        ([result(PART), result(WHOLE)], CUT),
     ],
     ids=["its own", "with another driver's", "another node's", "another device", "one more"],
 )
-def test_a_rebuilt_entry_takes_its_name_from_a_claim_with_the_same_devices(results, known):
+def test_a_rebuilt_entry_takes_its_name_from_a_claim_that_has_its_devices(results, known):
     found = known_claim(given_claim(*results), driver=DRIVER, pool=POOL)
     ours = replace(known, name="train", namespace="default") if known is CUT else known
     assert named(NAMELESS, found) == ours
