@@ -154,8 +154,8 @@ class Metrics:
     def allocated(self, *, as_chosen: bool) -> None:
         self._allocations.labels("policy" if as_chosen else "other").inc()
 
-    def health_fault(self, source: str) -> None:
-        self._faults.labels(source).inc()
+    def health_fault(self, source: str, count: int = 1) -> None:
+        self._faults.labels(source).inc(count)
 
     def kernel_record(self, kind: str, count: int = 1) -> None:
         self._kernel_records.labels(kind).inc(count)

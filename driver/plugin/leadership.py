@@ -30,8 +30,9 @@ Run = Callable[[threading.Event], None]
 
 
 class Leadership:
-    """`leads` is called when we lead, before anything runs under the lead; `follows` when another
-    plugin of this node turns out to; `failed` with why nobody can know.
+    """`leads` is called when we lead, before anything runs under the lead; `ends` before another
+    plugin may, whatever still runs; `follows` when another plugin of this node turns out to lead;
+    `failed` with why nobody can know.
     """
 
     def __init__(
@@ -41,9 +42,11 @@ class Leadership:
         follows: Callable[[], None],
         failed: Callable[[str], None],
         leads: Callable[[], None] = lambda: None,
+        ends: Callable[[], None] = lambda: None,
     ) -> None:
         self._locks = locks
         self._leads = leads
+        self._ends = ends
         self._follows = follows
         self._failed = failed
         self._decided = threading.Event()
@@ -70,6 +73,7 @@ class Leadership:
         with self._ended:
             ended = self._ended.wait_for(lambda: self._running == 0, _LET_GO)
         self._leading = False
+        self._ends()
         self._locks.give(_NAME)
         log.info("lead let go of", in_order=ended)
 

@@ -21,7 +21,7 @@ class Sink(Protocol):
     look comes in one call: it is stored and weighed once.
     """
 
-    def __call__(self, *signals: Signal) -> None: ...
+    def __call__(self, *signals: Signal) -> object: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

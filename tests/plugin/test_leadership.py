@@ -17,6 +17,7 @@ class Plugin:
     """One plugin's lead over one folder, and a thread that works under it."""
 
     def __init__(self, folder: Path) -> None:
+        self.notes = folder / "notes"
         self.works, self.ended, self.follows = (threading.Event() for _ in range(3))
         self.may_end = threading.Event()
         self.may_end.set()
@@ -24,10 +25,18 @@ class Plugin:
         self.problem_told = threading.Event()
         self.supervisor = Supervisor()
         self.lead = Leadership(
-            NamedLocks(folder / "locks"), follows=self.follows.set, failed=self.failed
+            NamedLocks(folder / "locks"),
+            follows=self.follows.set,
+            failed=self.failed,
+            leads=lambda: self._note("leads"),
+            ends=lambda: self._note("ends"),
         )
         self.supervisor.start("publisher", self.lead.led(self.work))
         self.supervisor.start("lead", self.lead.run)
+
+    def _note(self, what: str) -> None:
+        with self.notes.open("a") as notes:
+            notes.write(f"{what} ")
 
     def failed(self, problem: str) -> None:
         self.problems.append(problem)
@@ -83,6 +92,19 @@ def test_the_lead_is_kept_until_what_is_being_written_is_written(
     assert not second.works.wait(0.3)
     first.may_end.set()
     assert second.works.wait(10)
+
+
+def test_the_end_of_a_lead_is_told_before_the_next_begins_whatever_still_runs(
+    start: Callable[[], Plugin],
+) -> None:
+    first = start()
+    assert first.works.wait(10)
+    second = start()
+    first.may_end.clear()
+    first.supervisor.end()
+    assert second.works.wait(10)
+    assert not first.ended.is_set()
+    assert first.notes.read_text() == "leads ends leads "
 
 
 def test_a_plugin_that_ends_while_it_waits_has_never_worked(start: Callable[[], Plugin]) -> None:

@@ -2,7 +2,8 @@
 
 Why it exists: sources speak from many threads, and what they say must not be lost by a crash that
 follows. Only the plugin that leads takes evidence in; one that stands by reads what is stored, so
-that it refuses what is withheld, and reads it again when it comes to lead.
+that it refuses what is withheld, and reads it again when it comes to lead. So does one that has let
+go of the lead: what it would still say is said by its successor, which looks at the same GPUs.
 
 Must not know what is done about a change, or any source.
 """
@@ -11,16 +12,18 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Final, Protocol
 
 from driver.core.errors import StateError
 from driver.core.health.acknowledge import check
 from driver.core.health.evidence import probe_started, take, unasked
-from driver.core.health.items import Evidence, Identity
+from driver.core.health.gpus import found
+from driver.core.health.items import Evidence, Identity, KnownGpu
 from driver.core.health.reset_told import check as check_reset
-from driver.core.health.signals import Acknowledged, ResetSeen, Scope, Signal, Source
+from driver.core.health.signals import Acknowledged, Fault, ResetSeen, Scope, Signal, Source
 from driver.core.health.weight import weighs_alike
+from driver.core.ids import GpuUuid
 from driver.observe.logs import Log
 
 log = Log(__name__)
@@ -39,9 +42,15 @@ class EvidenceStore(Protocol):
     def save(self, evidence: Evidence, *, now: float) -> float | None: ...
 
 
+class FaultMetrics(Protocol):
+    def health_fault(self, source: str, count: int = 1) -> None: ...
+
+
 class Custody:
-    """Safe for several threads. `identity`: what is on the node now. `silent`: sources that are
-    switched off, of which nothing is expected any more.
+    """Safe for several threads. `identity`: what is on the node now; `gpus`: which GPUs, as far as
+    this process has read them. `silent`: sources that are switched off, of which nothing is
+    expected any more. `clock`: the time of day, of which evidence speaks; `uptime`: what pauses are
+    measured by, as the time of day may be set.
     """
 
     def __init__(
@@ -50,14 +59,20 @@ class Custody:
         *,
         boot_id: str,
         identity: Callable[[], Identity],
+        gpus: Callable[[], Mapping[GpuUuid, KnownGpu]],
+        metrics: FaultMetrics,
         silent: Collection[Source] = (),
         clock: Callable[[], float] = time.time,
+        uptime: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
         self._boot_id = boot_id
         self._identity = identity
+        self._gpus = gpus
+        self._metrics = metrics
         self._silent = silent
         self._clock = clock
+        self._uptime = uptime
         self._lock = threading.Lock()
         self._on_change: Callable[[bool], None] = lambda _: None
         self._leading = False
@@ -76,6 +91,11 @@ class Custody:
         return self._evidence
 
     @property
+    def leading(self) -> bool:
+        """Whether what is said is taken in, and stored."""
+        return self._leading
+
+    @property
     def unsaved(self) -> str:
         """Why the evidence is not on disk as it is; empty: it is."""
         return self._unsaved
@@ -88,6 +108,16 @@ class Custody:
             self._leading = True
             self._evidence = self._loaded()
         self._on_change(True)
+        self.found()
+
+    def follow(self) -> None:
+        """From now on another plugin may lead, whatever of ours still runs: it must neither write
+        over what that one stores, nor know less.
+        """
+        with self._lock:
+            if self._leading and self._save_at is not None:
+                self._save()
+            self._leading, self._save_at = False, None
 
     def refresh(self) -> None:
         """While another plugin leads: what it has stored since."""
@@ -101,22 +131,21 @@ class Custody:
 
     def take(self, *signals: Signal) -> bool:
         """Whether they say anything new. Several at once are stored, and judged, once."""
-        with self._lock:
-            before, identity = self._evidence, self._identity()
-            after = before
+
+        def taken(evidence: Evidence) -> Evidence:
+            identity = self._identity()
             for signal in signals:
                 now = self._clock()
-                after = take(after, signal, boot_id=self._boot_id, now=now, identity=identity)
-            if after is before:
-                return False
-            self._evidence = after
-            weighty = not weighs_alike(before, after)
-            if weighty:
-                self._save()
-            elif self._save_at is None:
-                self._save_at = self._clock() + _SAVE_LAZILY
-        self._on_change(weighty)
-        return True
+                evidence = take(evidence, signal, boot_id=self._boot_id, now=now, identity=identity)
+                if isinstance(signal, Fault):
+                    self._metrics.health_fault(signal.source.value, signal.count)
+            return evidence
+
+        return self._change(taken)
+
+    def found(self) -> None:
+        """The GPUs were read, and are not as they were."""
+        self._change(lambda evidence: found(evidence, self._gpus()))
 
     def acknowledge(self, wanted: Acknowledged) -> None:
         """NotAcknowledged says why not, and what to do instead."""
@@ -134,7 +163,7 @@ class Custody:
             self._evidence = probe_started(self._evidence, scope, self._clock())
 
     def due(self) -> float | None:
-        """When `keep` should be called; None: all is stored."""
+        """When `keep` should be called, by `uptime`; None: all is stored."""
         return self._save_at
 
     def keep(self) -> None:
@@ -143,17 +172,34 @@ class Custody:
             if self._save_at is not None:
                 self._save()
 
+    def _change(self, made: Callable[[Evidence], Evidence]) -> bool:
+        with self._lock:
+            if not self._leading:
+                return False
+            before, after = self._evidence, made(self._evidence)
+            if after is before:
+                return False
+            self._evidence = after
+            weighty = not weighs_alike(before, after)
+            if weighty:
+                self._save()
+            elif self._save_at is None:
+                self._save_at = self._uptime() + _SAVE_LAZILY
+        self._on_change(weighty)
+        return True
+
     def _loaded(self) -> Evidence:
         now = self._clock()
         return unasked(self._store.load(boot_id=self._boot_id, now=now), self._silent)
 
     def _save(self) -> None:
         """A disk that is full must not keep a sick GPU on offer: what is not stored counts too."""
-        now = self._clock()
+        now, uptime = self._clock(), self._uptime()
         try:
-            self._save_at = self._store.save(self._evidence, now=now)
+            due = self._store.save(self._evidence, now=now)
+            self._save_at = None if due is None else uptime + due - now
         except StateError as error:
-            self._save_at = now + _SAVE_AGAIN
+            self._save_at = uptime + _SAVE_AGAIN
             if str(error) != self._unsaved:
                 log.error("evidence is not stored; a restart would forget it", reason=str(error))
             self._unsaved = str(error)

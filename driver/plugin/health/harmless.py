@@ -86,7 +86,7 @@ class Sum:
 
 
 class HarmlessSums:
-    """Safe for several threads."""
+    """Safe for several threads. Times are seconds of one clock, which nobody sets."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -106,9 +106,18 @@ class HarmlessSums:
             return True, len(self._sums) == 1
 
     def rest(self, now: float) -> float | None:
-        """Seconds until the sums are complete; None: there are none."""
+        """Seconds until the sums are complete; None: there are none. They are, too, when they are
+        many: no storm of lines that differ may fill the memory.
+        """
         with self._lock:
+            if len(self._sums) >= _MOST:
+                return 0.0
             return max(0.0, self._due - now) if self._sums else None
+
+    @property
+    def full(self) -> bool:
+        """Whether the next that is unlike all others must wait until they are passed on."""
+        return len(self._sums) >= _MOST
 
     def take(self) -> list[Sum]:
         with self._lock:

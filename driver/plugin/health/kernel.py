@@ -49,7 +49,9 @@ class KernelWitness:
     """`run` in a thread of its own; `record`, `xid` and `looked` from those of the sources.
 
     `look_soon` makes the poll read the GPUs again. `user_records`: also believe what programs
-    write, for tests on machines whose kernel log nobody else can write to.
+    write, for tests on machines whose kernel log nobody else can write to. `clock`: the time of
+    day, of which evidence speaks; `uptime`: what pauses are measured by, as the time of day may be
+    set.
     """
 
     def __init__(
@@ -63,14 +65,16 @@ class KernelWitness:
         wakeup: Wakeup,
         user_records: bool = False,
         clock: Callable[[], float] = time.time,
+        uptime: Callable[[], float] = time.monotonic,
     ) -> None:
         self._custody = custody
-        self._knowledge = Knowledge(places, catalogue)
+        self._knowledge = Knowledge(places, catalogue, stored=lambda: custody.evidence.gpus)
         self._look_soon = look_soon
         self._metrics = metrics
         self._wakeup = wakeup
         self._facilities = frozenset({KERNEL, USER} if user_records else {KERNEL})
         self._clock = clock
+        self._uptime = uptime
         self._state = KernelLog()
         self._unsettled = UnsettledSigns()
         self._texts = HarmlessTexts()
@@ -103,7 +107,7 @@ class KernelWitness:
 
     def looked(self, found: NodeReadings) -> None:
         """The poll has read the GPUs: their recovery actions, and the driver's branch."""
-        self._knowledge.looked(found)
+        self._knowledge.looked(found, now=self._clock(), uptime=self._uptime())
         self._settle()
 
     def branch(self) -> int | None:
@@ -113,7 +117,7 @@ class KernelWitness:
     def run(self, stop: threading.Event) -> None:
         """Asks for looks while a sign waits for one, and passes on what was summed up."""
         while not stop.is_set():
-            asks, rest = self._unsettled.ask(self._clock())
+            asks, rest = self._unsettled.ask(self._uptime())
             if asks:
                 self._look_soon()
             rests = [each for each in (rest, self._pass_on()) if each is not None]
@@ -121,15 +125,17 @@ class KernelWitness:
 
     def _sum_up(self, seen: Harmless, at: float) -> None:
         """A storm of an application's errors is one signal a second, with its number."""
-        first, alone = self._sums.add(seen, at, now=self._clock())
+        first, alone = self._sums.add(seen, at, now=self._uptime())
         if first:
             self._wait_for_advice(seen, at)
-        if alone:
+        if self._sums.full:
+            self._pass_on()
+        elif alone:
             self._wakeup.wake()
 
     def _pass_on(self) -> float | None:
         """What is summed up, if it is complete; else seconds until it is."""
-        rest = self._sums.rest(self._clock())
+        rest = self._sums.rest(self._uptime())
         if rest is None or rest > 0:
             return rest
         sums = self._sums.take()
@@ -154,15 +160,17 @@ class KernelWitness:
     def _unsettled_since(
         self, event: Event, need: Need, gpu: GpuUuid, at: float, source: Source
     ) -> None:
-        if self._unsettled.add(event, need=need, gpu=gpu, source=source, at=at, now=self._clock()):
+        uptime = self._uptime()
+        seen = uptime - max(0.0, self._clock() - at)
+        if self._unsettled.add(event, need=need, gpu=gpu, source=source, at=seen, now=uptime):
             self._wakeup.wake()
 
     def _settle(self) -> None:
         """Judge again what was waiting for an action that was read late enough after it."""
         read_at = self._knowledge.read_at
-        for each in self._unsettled.settled(read_at):
+        for each in self._unsettled.settled({gpu: read.uptime for gpu, read in read_at.items()}):
             known = replace(self._known(), settled=True)
-            at = read_at[each.gpu]
+            at = read_at[each.gpu].at
             if isinstance(each.event, Xid) and each.event.address is None:
                 said = judge_xid(each.event, known, at=at, source=each.source, gpu=each.gpu)
             else:

@@ -86,7 +86,7 @@ class Monitor:
             pauses = [
                 None if found.due is None else found.due - now,
                 self._judged.set(found),
-                None if store_at is None else store_at - now,
+                None if store_at is None else store_at - self._uptime(),
             ]
             pause = min((each for each in pauses if each is not None), default=None)
             self._due = None if pause is None else self._uptime() + max(_LEAST, pause)

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from driver.core.health.items import Identity
+from driver.core.health.items import Identity, KnownGpu
 from driver.core.ids import ClaimUID, GpuUuid
 from driver.core.inventory import Inventory
 from driver.core.ledger import Entry, Holding
@@ -65,6 +65,14 @@ class Places:
     def inventory(self) -> Inventory | None:
         """Another object when another one is known."""
         return self._hardware.inventory
+
+    def gpus(self) -> Mapping[GpuUuid, KnownGpu]:
+        inventory = self._hardware.inventory
+        gpus = inventory.gpus if inventory else {}
+        return {
+            uuid: KnownGpu(pci=g.pci, minor=g.minor, serial=g.serial or "")
+            for uuid, g in gpus.items()
+        }
 
     def addresses(self) -> Mapping[PciAddress, GpuUuid]:
         inventory = self._hardware.inventory

@@ -58,7 +58,8 @@ class ProbeMetrics(Protocol):
 class Probes:
     """`run` in a thread of its own; `look`, `make_way` from any. `unused` is called for a GPU that
     stays in MIG mode without an instance: nothing can be probed on it. `closed`: whether the GPUs
-    are let go of, so that others can reset them.
+    are let go of, so that others can reset them. `clock`: the time of day, of which evidence
+    speaks; `uptime`: what pauses are measured by, as the time of day may be set.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class Probes:
         wakeup: Wakeup,
         closed: Callable[[], bool] = lambda: False,
         clock: Callable[[], float] = time.time,
+        uptime: Callable[[], float] = time.monotonic,
     ) -> None:
         self._custody = custody
         self._places = places
@@ -87,12 +89,13 @@ class Probes:
         self._wakeup = wakeup
         self._closed = closed
         self._clock = clock
+        self._uptime = uptime
         self._lock = threading.Lock()
         self._running: set[GpuUuid] = set()
         self._last: dict[GpuUuid, float] = {}
         self._wanted: dict[GpuUuid, float] = {}
         self._silent: dict[str, int] = {}
-        self._began = clock()
+        self._began = uptime()
         self._over = False
 
     def look(self) -> None:
@@ -101,7 +104,7 @@ class Probes:
 
     def make_way(self, gpus: Collection[GpuUuid]) -> None:
         """A claim is about to be prepared on these GPUs."""
-        until = self._clock() + _MAKES_WAY
+        until = self._uptime() + _MAKES_WAY
         with self._lock:
             self._wanted.update(dict.fromkeys(gpus, until))
             running = self._running & set(gpus)
@@ -125,18 +128,21 @@ class Probes:
 
     def _start(self, workers: ThreadPoolExecutor) -> float | None:
         """Start what is due; seconds until the next is, None: when something happens."""
-        now = self._clock()
+        now, uptime = self._clock(), self._uptime()
         inventory = self._hardware.inventory
         if inventory is None or self._closed():
             return None
         wishes = wanted_probes(self._custody.evidence, now, self._places.identity())
-        due = routine(inventory.gpus, last=self._last, policy=self._policy, since=self._began)
+        ahead = now - uptime
+        last = {gpu: at + ahead for gpu, at in self._last.items()}
+        since = self._began + ahead
+        due = routine(inventory.gpus, last=last, policy=self._policy, since=since)
         due |= {wish.scope: wish.due for wish in wishes}
         with self._lock:
-            self._wanted = {gpu: until for gpu, until in self._wanted.items() if until > now}
+            self._wanted = {gpu: until for gpu, until in self._wanted.items() if until > uptime}
             for scope in due:
                 if scope.gpu in self._wanted:
-                    due[scope] = max(due[scope], self._wanted[scope.gpu])
+                    due[scope] = max(due[scope], self._wanted[scope.gpu] + ahead)
             rounds, waiting = choose(
                 due,
                 inventory.gpus,
@@ -148,7 +154,7 @@ class Probes:
             for each in rounds:
                 if each.scope.gpu is not None:
                     self._running.add(each.scope.gpu)
-                    self._last[each.scope.gpu] = now
+                    self._last[each.scope.gpu] = uptime
         for each in rounds:
             self._custody.probe_started(each.scope)
             workers.submit(self._round, each)

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from driver.config.catalogue import load_catalogue
 from driver.config.settings import PluginSettings
-from driver.core.health.signals import Fault, Signal, Source
+from driver.core.health.signals import Source
 from driver.nvml.events import NvmlEvents
 from driver.nvml.health import Around, NvmlPoll
 from driver.observe.dcgm import DcgmExporter
-from driver.observe.metrics import Metrics
+from driver.plugin.given import Node
 from driver.plugin.health.custody import Custody
-from driver.plugin.health.given import Node
 from driver.plugin.health.kernel import KernelWitness
 from driver.plugin.health.places import Places
+from driver.plugin.health.placing import Placing
 from driver.plugin.node import Hardware
 from driver.plugin.release_window import ReleaseWindow
-from driver.ports.health import HealthSource, Sink
+from driver.ports.health import HealthSource
 from driver.state import sysfs
 from driver.state.device_nodes import DeviceNodes, Place, Trees
 from driver.state.kmsg import KernelLog
@@ -29,7 +29,6 @@ def build_sources(
     node: Node, custody: Custody, places: Places, window: ReleaseWindow
 ) -> tuple[KernelWitness, tuple[HealthSource, ...]]:
     settings, supervisor = node.settings, node.supervisor
-    sink = _sink(custody, node.metrics)
     polling = supervisor.wakeup()
     kernel = KernelWitness(
         custody,
@@ -43,11 +42,11 @@ def build_sources(
     poll = NvmlPoll(
         node.library,
         around=Around(
-            known=lambda: {uuid: where for where, uuid in places.addresses().items()},
+            known=lambda: {uuid: gpu.pci for uuid, gpu in custody.evidence.gpus.items()},
             bus=lambda: sysfs.pci_gpus(settings.sys_root),
             held=places.holds,
         ),
-        sink=sink,
+        sink=custody.take,
         alarm=polling,
         period=settings.health_seconds,
         hang_after=settings.nvml_hang_seconds,
@@ -56,7 +55,7 @@ def build_sources(
     )
     events = NvmlEvents(
         node.library,
-        sink=sink,
+        sink=custody.take,
         on_xid=kernel.xid,
         alarm=supervisor.wakeup(),
         look_soon=polling.wake,
@@ -74,7 +73,7 @@ def build_sources(
                 sys=settings.sys_root,
             ),
             gpus=lambda: _seats(node.hardware),
-            sink=sink,
+            sink=custody.take,
             alarm=supervisor.wakeup(),
         ),
     ]
@@ -82,13 +81,16 @@ def build_sources(
         # Who listens holds NVML open.
         sources.append(events)
     if settings.kmsg_path is not None:
+        placing = Placing(node.hardware, custody, wakeup=supervisor.wakeup())
         sources.append(
             KernelLog(
                 settings.kmsg_path,
                 position=PositionFile(settings.plugin_dir),
                 boot=lambda: sysfs.boot_id(settings.proc_root),
                 on_record=kernel.record,
-                sink=sink,
+                sink=custody.take,
+                wait=placing.wait,
+                keeps=placing.keeps,
             )
         )
     if settings.dcgm_url:
@@ -97,7 +99,7 @@ def build_sources(
                 settings.dcgm_url,
                 gpus=lambda: places.addresses().values(),
                 branch=kernel.branch,
-                sink=sink,
+                sink=custody.take,
                 alarm=supervisor.wakeup(),
             )
         )
@@ -112,16 +114,6 @@ def switched_off(settings: PluginSettings) -> tuple[Source, ...]:
         Source.EVENTS: not settings.nvml_idle_seconds,
     }
     return tuple(source for source, where in given.items() if not where)
-
-
-def _sink(custody: Custody, metrics: Metrics) -> Sink:
-    def take(*signals: Signal) -> None:
-        for signal in signals:
-            if isinstance(signal, Fault):
-                metrics.health_fault(signal.source.value)
-        custody.take(*signals)
-
-    return take
 
 
 def _seats(hardware: Hardware) -> tuple[Place, ...]:

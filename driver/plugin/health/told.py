@@ -8,7 +8,7 @@ then has told it. Must not know evidence rules.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final, Protocol
 
 from driver.core.health.explain import summary
@@ -33,7 +33,8 @@ class StateMetrics(Protocol):
 
 class Told:
     """Called when the judgement is another one; `lead` when this plugin begins to speak for the
-    node, before anything can change. `tell`: an Event about the node.
+    node, before anything can change, and `follow` when another one may. `known`: the GPUs that the
+    node has, there or missing. `tell`: an Event about the node.
     """
 
     def __init__(
@@ -41,12 +42,14 @@ class Told:
         judged: Judged,
         hardware: Hardware,
         *,
+        known: Callable[[], Collection[GpuUuid]],
         tell: Callable[[Reason, str], None],
         condition: Callable[[Condition], None],
         metrics: StateMetrics,
     ) -> None:
         self._judged = judged
         self._hardware = hardware
+        self._known = known
         self._tell = tell
         self._condition = condition
         self._metrics = metrics
@@ -58,6 +61,9 @@ class Told:
         self.changed()
         self._leads = True
 
+    def follow(self) -> None:
+        self._leads = False
+
     def changed(self) -> None:
         found, inventory = self._judged.judgements, self._hardware.inventory
         before, self._before = self._before, found.gpus
@@ -66,11 +72,14 @@ class Told:
                 old, new = before.get(gpu, READY), found.gpus.get(gpu, READY)
                 if _head(old) != _head(new):
                     self._changed(gpu, old, new)
-        there = dict.fromkeys(inventory.gpus, READY) if inventory else {}
+        known = self._known()
+        there = dict.fromkeys([*(inventory.gpus if inventory else ()), *known], READY)
         gpus = {**there, **found.gpus}
         self._metrics.set_gpu_states(Counter(j.state.value for j in gpus.values()))
-        # Until the GPUs are known, what was stored would be counted as all there is.
-        if inventory is not None or found.node.state.withheld:
+        withheld = any(j.state.withheld for j in found.gpus.values())
+        # Before the GPUs were read, what was stored can say that the node is not well, if it counts
+        # all of them; that it is well it cannot.
+        if inventory is not None or found.node.state.withheld or (known and withheld):
             self._condition(condition_of(gpus, found.node))
 
     def _changed(self, gpu: GpuUuid, before: Judgement, after: Judgement) -> None:

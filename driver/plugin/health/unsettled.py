@@ -36,7 +36,9 @@ class _Key(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class Unsettled:
-    """`event`: of those alike the one that asks for most. `at`: when the newest came."""
+    """`event`: of those alike the one that asks for most. `at`: when the newest was seen; it may
+    have been read later.
+    """
 
     event: Event
     need: Need
@@ -54,7 +56,7 @@ class Unsettled:
 
 
 class UnsettledSigns:
-    """Safe for several threads. Times are seconds of one clock."""
+    """Safe for several threads. Times are seconds of one clock, which nobody sets."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

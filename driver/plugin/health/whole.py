@@ -48,6 +48,11 @@ class Health:
         self.custody.lead()
         self.told.lead()
 
+    def follow(self) -> None:
+        """From now on another plugin may."""
+        self.told.follow()
+        self.custody.follow()
+
     def taints(self) -> Taints:
         """For publishing: no device that was just found may be published without its own."""
         inventory = self.hardware.inventory

@@ -19,9 +19,9 @@ from driver.core.ids import GpuUuid
 from driver.cuda.locate import find_library
 from driver.cuda.prober import Limits, Prober
 from driver.kube.backoff import Backoff
+from driver.plugin.given import Node
 from driver.plugin.health.condition import NodeCondition
 from driver.plugin.health.custody import Custody
-from driver.plugin.health.given import Node
 from driver.plugin.health.judged import Judged
 from driver.plugin.health.monitor import Monitor
 from driver.plugin.health.places import Places
@@ -46,8 +46,11 @@ def build_health(node: Node, *, damaged: Callable[[Path, str], None]) -> Health:
         EvidenceFile(settings.plugin_dir, settings.node_name, on_damage=damaged),
         boot_id=identity.boot_id,
         identity=places.identity,
+        gpus=places.gpus,
+        metrics=node.metrics,
         silent=switched_off(settings),
     )
+    node.hardware.subscribe(custody.found)
     judged = Judged(driver=identity.driver, pool=identity.pool, ending=settings.no_execute_faults)
     condition = NodeCondition(
         node.api,
@@ -56,7 +59,12 @@ def build_health(node: Node, *, damaged: Callable[[Path, str], None]) -> Health:
         wakeup=supervisor.wakeup(),
     )
     told = Told(
-        judged, node.hardware, tell=node.tell, condition=condition.set, metrics=node.metrics
+        judged,
+        node.hardware,
+        known=lambda: custody.evidence.gpus,
+        tell=node.tell,
+        condition=condition.set,
+        metrics=node.metrics,
     )
     monitor = Monitor(
         custody,

@@ -69,6 +69,9 @@ class Counts:
     def probed(self, outcome: str) -> None:
         self.count[outcome] += 1
 
+    def health_fault(self, source: str, count: int = 1) -> None:
+        self.count[source] += count
+
     def health_changed(self, state: str) -> None:
         self.count[state] += 1
 
@@ -77,7 +80,9 @@ class Counts:
 
 
 class Shell:
-    """`now` is both clocks. `store`: what the plugin before has left."""
+    """`now` is both clocks, until the time of day is set back. `store`: what the plugin before has
+    left.
+    """
 
     def __init__(
         self,
@@ -88,6 +93,7 @@ class Shell:
         debounce: float = 60.0,
     ) -> None:
         self.now = 1000.0
+        self.set_back = 0.0
         self.store = store or MemoryStore()
         self.hardware = Hardware()
         self.entries: dict[ClaimUID, Entry] = {}
@@ -98,18 +104,26 @@ class Shell:
         self.looks = 0
         self.gpus = gpus or (gpu(1), gpu(2))
         self.places = Places(
-            self.hardware, entries=lambda: self.entries, boot_id=BOOT, clock=self.clock
+            self.hardware, entries=lambda: self.entries, boot_id=BOOT, clock=self.uptime
         )
         self.custody = Custody(
-            self.store, boot_id=BOOT, identity=self.places.identity, clock=self.clock
+            self.store,
+            boot_id=BOOT,
+            identity=self.places.identity,
+            gpus=self.places.gpus,
+            metrics=self.metrics,
+            clock=self.clock,
+            uptime=self.uptime,
         )
+        self.hardware.subscribe(self.custody.found)
         self.judged = Judged(
-            driver=DRIVER, pool=PoolName("pool"), clock=self.clock, wall=self.clock
+            driver=DRIVER, pool=PoolName("pool"), clock=self.uptime, wall=self.clock
         )
         self.judged.subscribe_taints(lambda: self.taint_changes.append(self.now))
         self.told = Told(
             self.judged,
             self.hardware,
+            known=lambda: self.custody.evidence.gpus,
             tell=lambda reason, text: self.events.append((reason, text)),
             condition=self.conditions.append,
             metrics=self.metrics,
@@ -121,7 +135,7 @@ class Shell:
             settings=JudgeSettings(debounce=debounce),
             wakeup=Wakeup(),
             clock=self.clock,
-            uptime=self.clock,
+            uptime=self.uptime,
         )
         self.kernel = KernelWitness(
             self.custody,
@@ -131,6 +145,7 @@ class Shell:
             metrics=self.metrics,
             wakeup=Wakeup(),
             clock=self.clock,
+            uptime=self.uptime,
         )
         self.monitor.judge()
         if leads:
@@ -140,6 +155,9 @@ class Shell:
             self.find(*self.gpus)
 
     def clock(self) -> float:
+        return self.now - self.set_back
+
+    def uptime(self) -> float:
         return self.now
 
     def _look_soon(self) -> None:
@@ -161,7 +179,7 @@ class Shell:
     def line(self, text: str, *, facility: int = 0) -> bool:
         """The kernel writes it; whether it weighs."""
         data = f"{facility << 3 | 3},1,{int(self.now)},-;{text}\n".encode()
-        return self.kernel.record(RawRecord(data=data, at=self.now))
+        return self.kernel.record(RawRecord(data=data, at=self.clock()))
 
     def xid(self, code: int, number: int = 1, more: str = "pid=7, name=python3, text") -> bool:
         return self.line(f"NVRM: Xid (PCI:{gpu(number).pci!s:.10}): {code}, {more}")
@@ -169,10 +187,10 @@ class Shell:
     def read(self, action: int = 0, *, failed: Failed | None = None) -> None:
         """The poll looks; it finds this action on every GPU, or `failed`."""
         got = {
-            g.uuid: failed or GpuReadings(gpu=g.uuid, at=self.now, recovery=action)
+            g.uuid: failed or GpuReadings(gpu=g.uuid, at=self.clock(), recovery=action)
             for g in self.gpus
         }
-        self.kernel.looked(NodeReadings(at=self.now, branch=580, gpus=got))
+        self.kernel.looked(NodeReadings(at=self.clock(), branch=580, gpus=got))
 
     def taints(self) -> dict[str, list[str]]:
         return {

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
-from driver.core.health.signals import CannotTell, Need, ProbePassed, Scope, Source, Well
+from driver.core.health.signals import NODE, CannotTell, Need, ProbePassed, Scope, Source, Well
+from driver.observe.metrics import Metrics
 from driver.plugin.health.custody import Custody
-from tests.plugin.health.shell import BOOT, FIRST, ONE, TWO, MemoryStore, Shell, fault
+from tests.plugin.health.shell import BOOT, FIRST, ONE, TWO, Counts, MemoryStore, Shell, fault
 
 
 def test_what_is_taken_in_is_stored_before_anybody_is_told() -> None:
     store = MemoryStore()
-    custody = Custody(store, boot_id=BOOT, identity=Shell().places.identity, clock=lambda: 50.0)
+    places = Shell().places
+    custody = Custody(
+        store,
+        boot_id=BOOT,
+        identity=places.identity,
+        gpus=places.gpus,
+        metrics=Counts(),
+        clock=lambda: 50.0,
+    )
+    custody.lead()
     told: list[tuple[bool, int]] = []
     custody.subscribe(lambda weighty: told.append((weighty, len(store.kept.items))))
     assert custody.take(fault(at=50))
@@ -74,6 +85,59 @@ def test_a_plugin_that_comes_to_lead_reads_what_was_stored_and_tells_it_to_nobod
     assert other.events == []
 
 
+def test_who_has_let_go_of_the_lead_overwrites_nothing_and_refuses_what_the_next_withholds() -> (
+    None
+):
+    store = MemoryStore()
+    old, new = Shell(store=store), Shell(store=store, leads=False)
+    old.custody.take(fault("xid-13", Need.NOTHING, at=old.now))
+    old.custody.follow()
+    new.custody.lead()
+    new.custody.take(fault(at=new.now))
+    before = store.kept
+    late = CannotTell(source=Source.POLL, scope=NODE, name="nvml-hangs", at=old.now)
+    assert not old.custody.take(late)
+    old.custody.keep()
+    assert store.kept is before
+    assert {item.name for item in store.kept.items.values()} == {"xid-13", "xid-79"}
+    old.custody.refresh()
+    assert "xid-79" in old.judged.refusal([(FIRST, ONE)])
+
+
+def test_the_gpus_are_stored_when_they_are_found_and_known_to_the_next() -> None:
+    store = MemoryStore()
+    Shell(store=store)
+    assert store.kept.gpus.keys() == {ONE, TWO}
+    before = store.saves
+    after = Shell(store=store)
+    assert (after.custody.evidence.gpus, store.saves) == (store.kept.gpus, before)
+
+
+def test_each_fault_is_counted_by_its_source_whoever_brings_it_and_a_storm_by_its_number() -> None:
+    metrics = Metrics(version="1")
+    places = Shell().places
+    custody = Custody(
+        MemoryStore(),
+        boot_id=BOOT,
+        identity=places.identity,
+        gpus=places.gpus,
+        metrics=metrics,
+        clock=lambda: 50.0,
+    )
+    custody.lead()
+    custody.take(fault(at=50), replace(fault("xid-13", Need.NOTHING, at=50), count=41))
+    told = f'tessera_health_faults_total{{source="{Source.KERNEL.value}"}} 42.0'
+    assert told in metrics.render().decode()
+
+
+def test_what_is_put_off_is_stored_in_time_although_the_clock_is_set_back() -> None:
+    shell = Shell()
+    shell.custody.take(fault("xid-13", Need.NOTHING, at=shell.now))
+    shell.set_back = 3600
+    shell.wait(6)
+    assert {item.name for item in shell.store.kept.items.values()} == {"xid-13"}
+
+
 def test_faults_of_many_threads_are_all_there() -> None:
     shell = Shell()
     threads = [
@@ -100,6 +164,8 @@ def test_what_a_source_that_was_switched_off_could_not_tell_is_not_waited_for() 
         shell.store,
         boot_id=BOOT,
         identity=shell.places.identity,
+        gpus=shell.places.gpus,
+        metrics=shell.metrics,
         silent=[Source.DCGM],
         clock=shell.clock,
     )

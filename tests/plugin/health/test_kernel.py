@@ -14,7 +14,7 @@ from driver.core.health.signals import Fault, Need, ProbePassed, Scope, Source
 from driver.core.snapshot import MigState
 from driver.plugin.health.unsettled import ASKS, GIVES_UP, UnsettledSigns
 from driver.ports.health import XidSeen
-from tests.plugin.health.shell import FIRST, ONE, SECOND, TWO, Shell
+from tests.plugin.health.shell import FIRST, ONE, SECOND, TWO, MemoryStore, Shell
 from tests.plugin.stubs import gpu
 
 
@@ -139,6 +139,17 @@ def test_d3_a_gpu_that_nvml_never_gave_is_known_from_the_log_itself() -> None:
     assert state(shell, 2) is State.REBOOT
 
 
+def test_d3_a_line_that_came_while_no_plugin_ran_is_of_the_gpu_that_was_there_before() -> None:
+    store = MemoryStore()
+    Shell(store=store)
+    after = Shell(store=store, known=False)
+    assert after.xid(46)
+    assert state(after) is State.RESET
+    after.line(f"NVRM: GPU at PCI:{gpu(2).pci!s:.10}: {gpu(3).uuid}")
+    after.xid(79, 2)
+    assert TWO not in after.judged.judgements.gpus
+
+
 def test_d29_a_flood_of_application_errors_withholds_nothing_and_is_summed_up() -> None:
     shell = Shell()
     judged: list[float] = []
@@ -154,6 +165,29 @@ def test_d29_a_flood_of_application_errors_withholds_nothing_and_is_summed_up() 
     assert (item.count, item.weight) == (11_760, Need.NOTHING)
     assert (shell.taints(), shell.events) == ({}, [])
     assert len(judged) < 20
+
+
+def test_a_clock_set_back_holds_up_neither_sums_nor_advice() -> None:
+    shell = Shell()
+    shell.xid(13)
+    shell.xid(120)
+    shell.set_back = 3600
+    shell.now += 1
+    assert shell.kernel._pass_on() is None
+    shell.now += 5
+    shell.read(0)
+    weights = {i.name: i.weight for i in shell.custody.evidence.items.values()}
+    assert weights == {"xid-13": Need.NOTHING, "xid-120": Need.PROBE}
+
+
+def test_lines_of_a_storm_that_differ_are_passed_on_before_they_fill_the_memory() -> None:
+    shell = Shell()
+    for n in range(3000):
+        shell.line(f"NVRM: Xid (PCI:0000:01:00): 31, pid={n}, name=p{n}, Ch 00000008")
+        assert len(shell.kernel._sums._sums) <= 512
+    shell.now += 2
+    shell.kernel._pass_on()
+    assert shell.metrics.count[Source.KERNEL.value] == 3000
 
 
 def test_s2_a_harmless_error_after_a_grave_one_takes_nothing_back() -> None:

@@ -87,6 +87,7 @@ class Bench:
             wakeup=Wakeup(),
             closed=lambda: self.closed,
             clock=self.shell.clock,
+            uptime=self.shell.uptime,
         )
 
     def _unused(self, gpu: GpuUuid) -> None:
@@ -118,6 +119,17 @@ class Bench:
     def state(self) -> State:
         found = self.shell.judged.judgements.gpus.get(ONE)
         return found.state if found else State.READY
+
+
+def test_a_clock_set_back_puts_no_probe_off() -> None:
+    bench = Bench(gpu(1))
+    bench.probes.make_way([ONE])
+    bench.shell.set_back = 3600
+    bench.shell.custody.take(fault("bad", Need.PROBE, at=bench.shell.clock()))
+    assert bench.look() == pytest.approx(15)
+    bench.shell.now += 16
+    bench.look()
+    assert bench.prober.probed == [ONE]
 
 
 def cut(number: int, *instances: int) -> GpuFacts:

@@ -7,7 +7,7 @@ import pytest
 from driver.core.health.signals import NODE, CannotTell, Need, ProbePassed, Scope, Source
 from driver.core.ids import GpuUuid
 from driver.ports.events import Reason
-from tests.plugin.health.shell import ONE, TWO, MemoryStore, Shell, fault
+from tests.plugin.health.shell import FIRST, ONE, TWO, MemoryStore, Shell, fault
 
 
 def reasons(shell: Shell) -> list[Reason]:
@@ -37,16 +37,28 @@ def test_a_gpu_that_has_proved_itself_is_told_and_counted() -> None:
     assert (shell.metrics.count["degraded"], shell.metrics.count["ready"]) == (1, 1)
 
 
-def test_a_restart_under_a_fault_tells_nobody_again_and_counts_only_when_the_gpus_are_known() -> (
-    None
-):
+def test_a_restart_under_a_fault_tells_nobody_again_and_counts_all_gpus_of_the_node() -> None:
     store = MemoryStore()
     Shell(store=store).custody.take(fault(at=1000))
     after = Shell(store=store, known=False)
-    assert (after.events, after.conditions) == ([], [])
     after.find(*after.gpus)
     assert after.events == []
-    assert [c.message.split(";")[0] for c in after.conditions] == ["1 of 2 GPUs are ready"]
+    assert {c.message.split(";")[0] for c in after.conditions} == {"1 of 2 GPUs are ready"}
+
+
+def test_a_node_is_not_called_well_before_its_gpus_were_read() -> None:
+    store = MemoryStore()
+    Shell(store=store).custody.take(fault("bad", Need.PROBE, at=1000))
+    assert Shell(store=store, known=False).conditions == []
+
+
+def test_faults_are_counted_as_wrong_gpus_only_when_the_others_are_known() -> None:
+    store = MemoryStore()
+    Shell(store=store, known=False).custody.take(fault(at=1000))
+    after = Shell(store=store, known=False)
+    assert after.conditions == []
+    after.find(*after.gpus)
+    assert after.conditions[-1].message.startswith("1 of 2 GPUs are ready")
 
 
 @pytest.mark.parametrize(
@@ -87,3 +99,28 @@ def test_d20_a_missing_gpu_makes_the_node_not_ready_and_is_named() -> None:
     condition = shell.conditions[-1]
     assert condition.status == "False"
     assert TWO in condition.message
+
+
+def test_d20_gpus_that_were_lost_while_no_plugin_ran_are_named_and_counted() -> None:
+    store = MemoryStore()
+    Shell(store=store)
+    after = Shell(store=store, known=False)
+    missing = [fault("gpu-missing", Need.RESET, at=after.now, on=each) for each in (ONE, TWO)]
+    after.custody.take(*missing)
+    condition = after.conditions[-1]
+    assert (condition.status, condition.reason) == ("False", "Withheld")
+    assert condition.message.startswith("0 of 2 GPUs are ready")
+    assert ONE in condition.message
+    assert TWO in condition.message
+
+
+def test_who_has_let_go_of_the_lead_tells_nothing_any_more() -> None:
+    store = MemoryStore()
+    old, new = Shell(store=store), Shell(store=store, leads=False)
+    old.told.follow()
+    old.custody.follow()
+    new.custody.lead()
+    new.custody.take(fault(at=new.now))
+    old.custody.refresh()
+    assert "xid-79" in old.judged.refusal([(FIRST, ONE)])
+    assert old.events == []
