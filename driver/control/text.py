@@ -61,8 +61,8 @@ def _why(found: Document) -> Iterator[str]:
             )
             yield f"  clears by: {each['clearsBy']}; to act: {each['toAct']}"
     for gpu in found["gpus"]:
-        if gpu["notPublished"]:
-            yield f"{gpu['uuid']}: {gpu['notPublished']}"
+        for note in gpu["notes"]:
+            yield f"{gpu['uuid']}: {note}"
 
 
 def _other_devices(found: Document) -> Iterator[Sequence[str]]:

@@ -169,7 +169,12 @@ def _reasons(
         yield _no_schedule(driver, "mig-mode", "pending")
     others = (f.slots for f in foreign if f.gpu == device.gpu.uuid)
     if any(device.slots & slots for slots in (live.unlisted.get(device.gpu.uuid, 0), *others)):
-        yield _no_schedule(driver, "foreign", "instance")
+        yield foreign_taint(driver)
+
+
+def foreign_taint(driver: str) -> Taint:
+    """On devices that overlap what no claim of ours explains, or what is not offered any more."""
+    return _no_schedule(driver, "foreign", "instance")
 
 
 def _no_schedule(driver: str, family: str, value: str) -> Taint:

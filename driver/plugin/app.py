@@ -116,7 +116,7 @@ def run(settings: PluginSettings) -> int:
     health.start(supervisor, lead)
     supervisor.start("lead", lead.run)
 
-    control = Controlled(node=node, lead=lead, health=health).serve()
+    control = Controlled(node=node, lead=lead, health=health, publishing=publishing).serve()
     log.info("plugin started", node=node.identity.node, driver=node.identity.driver)
     return live(supervisor, kubelet, turn=turn, calls=calls, others=[control, *http])
 

@@ -118,7 +118,7 @@ def test_a_withheld_gpu_is_explained_and_only_an_operators_fault_can_be_acknowle
 
     assert ack(asks.uuid, "recovery-action", "1") == 1
     assert "needs a reset, not an acknowledgement" in capsys.readouterr().err
-    assert ack(asks.uuid, "xid-7", "1") == 1
+    assert ack(asks.uuid, "xid-7", "1") == 2
     assert "nothing is held against it by that name; open are: recovery" in capsys.readouterr().err
 
     # One page too many: an event, of which nothing can be looked at again.

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from driver.control.text import status as as_text
+from driver.core.boards import kept_taint
 from driver.core.choices import Choices
 from driver.core.health.acknowledge import NotAcknowledged
 from driver.core.health.evidence import take
@@ -19,10 +20,12 @@ from driver.core.health.reset_told import NotReset
 from driver.core.health.signals import Acknowledged, Fault, Need, ResetSeen, Scope, Source
 from driver.core.inventory import build_inventory
 from driver.core.ledger import Phase
+from driver.core.live import Foreign, foreign_taint
 from driver.core.modes import Mode, Rule
 from driver.observe.bounded_http import Request
+from driver.plugin.control.facts import Facts, Release
 from driver.plugin.control.routes import Control
-from driver.plugin.control.status import Facts, Release, document
+from driver.plugin.control.status import document
 from driver.plugin.node import Identity
 from driver.plugin.release_window import ReleaseWindow
 from driver.plugin.supervise import Wakeup
@@ -58,6 +61,8 @@ def facts(*faults: Fault, **changes: Any) -> Facts:
         "entries": {held.uid: held},
         "release": None,
         "kernel": Counts(records=7, lost=2),
+        "foreign": (),
+        "taints": {},
     }
     return Facts(**(given | changes))
 
@@ -190,6 +195,40 @@ def test_why_nobody_gets_a_healthy_gpu_is_explained_too() -> None:
     assert "cannot be read now: NVML is let go of" in lines[2]
 
 
+def test_a_taint_that_is_no_matter_of_health_is_explained_for_its_devices_and_their_gpu() -> None:
+    mine, theirs = PART, part(1, "3g.40gb", 0)
+    foreign = (Foreign(gpu=uuid(0), instance=7, slots=0b1111),)
+    taints = {
+        mine: (foreign_taint("gpu.tessera.dev"),),
+        theirs: (kept_taint("gpu.tessera.dev"),),
+    }
+    known = facts(foreign=foreign, taints=taints, entries={})
+    node = Node(known)
+    lines = {name: node.lines(device=name) for name in (mine, OTHER, theirs, "gpu-00000001")}
+    assert {name: [line.split(":")[0] for line in each] for name, each in lines.items()} == {
+        mine: ["ready", "not given out"],
+        OTHER: ["ready"],
+        theirs: ["ready", "kept whole (min_whole_gpus)"],
+        "gpu-00000001": ["ready"],
+    }
+    assert "GPU instance 7 lies there" in lines[mine][1]
+    assert "the taint gpu.tessera.dev/kept" in lines[theirs][1]
+    assert node.lines(gpu=uuid(0))[1:] == lines[mine][1:]
+    assert node.lines(gpu=uuid(1))[1:] == lines[theirs][1:]
+    text = as_text(json.loads(json.dumps(document(known))))
+    assert f"{uuid(0)}: {lines[mine][1]}\n{uuid(1)}: {lines[theirs][1]}\n" in text
+    _, status = node.ask("GET", "/v1/status")
+    assert {d["name"]: d["taints"] for d in status["devices"] if d["taints"]} == {
+        mine: ["gpu.tessera.dev/foreign=instance:NoSchedule"],
+        theirs: ["gpu.tessera.dev/kept=whole:NoSchedule"],
+    }
+
+
+def test_a_device_that_overlaps_one_that_is_not_offered_any_more_waits_for_its_claim() -> None:
+    node = Node(facts(taints={OTHER: (foreign_taint("gpu.tessera.dev"),)}))
+    assert "a claim has a device there that is not offered any more" in node.lines(device=OTHER)[1]
+
+
 @pytest.mark.parametrize(
     ("query", "status", "error"),
     [
@@ -220,7 +259,25 @@ def test_an_acknowledgement_is_handed_on_with_the_time_or_refused_with_the_reaso
         100.0,
     )
     node.refuses = "the board's serial number is 17"
+    node.known = facts(fault("xid-95", Need.OPERATOR, Scope(gpu=uuid(0))))
     assert node.ask("POST", "/v1/ack", body=json.dumps(ACK)) == (409, {"error": node.refuses})
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"gpu": uuid(7)}, f"this node has no GPU '{uuid(7)}'"),
+        ({"name": "xid-94"}, "nothing is held against it by that name"),
+        ({"gpu": uuid(1)}, "nothing is held against it by that name"),
+    ],
+)
+def test_an_acknowledgement_of_what_is_not_there_is_no_refusal(
+    changes: dict[str, str], error: str
+) -> None:
+    node = Node(facts(fault("xid-95", Need.OPERATOR, Scope(gpu=uuid(0)))))
+    node.refuses = "nothing is held against it by that name"
+    status, found = node.ask("POST", "/v1/ack", body=json.dumps(ACK | changes))
+    assert (status, error in found["error"], node.acknowledged) == (404, True, []), found
 
 
 @pytest.mark.parametrize(

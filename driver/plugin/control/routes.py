@@ -27,13 +27,16 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from driver.core.health.acknowledge import NotAcknowledged
 from driver.core.health.explain import explain
+from driver.core.health.items import Item
 from driver.core.health.judge import READY, Judgement
 from driver.core.health.reset_told import NotReset
 from driver.core.health.signals import Acknowledged, ResetSeen
 from driver.core.ids import DeviceName, GpuUuid
 from driver.observe.bounded_http import Answer, Request, Routes
 from driver.observe.logs import Log
-from driver.plugin.control.status import Document, Facts, document
+from driver.plugin.control.facts import Facts
+from driver.plugin.control.notes import notes
+from driver.plugin.control.status import Document, document
 from driver.plugin.recovering.recovery import Tell
 from driver.plugin.release_window import ReleaseWindow
 from driver.ports.events import Reason
@@ -141,10 +144,15 @@ class Control:
         wanted = Acknowledged(
             gpu=GpuUuid(told.gpu), name=told.name, serial=told.serial, by=told.by, at=self._clock()
         )
+        facts = self._facts()
+        if wanted.gpu not in (known := _known_gpus(facts)):
+            raise _unknown("GPU", wanted.gpu, [*known])
         try:
             self._evidence.acknowledge(wanted)
         except NotAcknowledged as error:
-            raise _RefusedError(HTTPStatus.CONFLICT, str(error)) from error
+            there = (i.scope.gpu == wanted.gpu and i.name == wanted.name for i in _open(facts))
+            status = HTTPStatus.CONFLICT if any(there) else HTTPStatus.NOT_FOUND
+            raise _RefusedError(status, str(error)) from error
         log.warning("fault acknowledged", gpu=told.gpu, name=told.name, by=told.by)
         judgement = _of_gpu(self._facts(), wanted.gpu)
         return {"gpu": told.gpu, "state": judgement.state.value, "lines": [*explain(judgement)]}
@@ -229,6 +237,10 @@ def _known_gpus(facts: Facts) -> set[GpuUuid]:
     return {*facts.judgements.gpus, *(facts.inventory.gpus if facts.inventory else ())}
 
 
+def _open(facts: Facts) -> list[Item]:
+    return [item for item in facts.evidence.items.values() if not item.passing]
+
+
 def _unknown(kind: str, name: str, known: list[str]) -> _RefusedError:
     near = difflib.get_close_matches(name, known, n=1)
     hint = f"did you mean {near[0]}?" if near else "`tessera status --json` names all of them"
@@ -241,13 +253,7 @@ def _of_gpu(facts: Facts, gpu: GpuUuid) -> Judgement:
 
 def _beside(facts: Facts, device: DeviceName, gpu: GpuUuid) -> list[str]:
     """What is no matter of health, and yet says why nobody gets it."""
-    lines = []
-    inventory = facts.inventory
-    mode = inventory.modes.get(gpu) if inventory else None
-    if mode is not None and mode.withheld_reason:
-        lines.append(f"not published: {mode.withheld_reason}")
-    if inventory is not None and (refused := inventory.refused.get(gpu)):
-        lines.append(refused)
+    lines = [*notes(facts, gpu, device or None)]
     if facts.release is not None:
         lines.append("a release window is open: nothing is prepared on this node until it ends")
     if facts.problem:

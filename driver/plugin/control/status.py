@@ -9,48 +9,21 @@ A pure function of what is known; must not know how it is asked for.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable
+from dataclasses import asdict
 from datetime import UTC, datetime
 
 from driver.core.health.explain import clearing
-from driver.core.health.items import Evidence, Item
-from driver.core.health.judge import READY, Judgement, Judgements, Reason
-from driver.core.ids import ClaimUID, GpuUuid
+from driver.core.health.items import Item
+from driver.core.health.judge import READY, Judgement, Reason
+from driver.core.ids import GpuUuid
 from driver.core.inventory import Inventory
 from driver.core.ledger import Entry, Holding
 from driver.core.snapshot import GpuFacts
-from driver.plugin.node import Identity
-from driver.state.kmsg import Counts
+from driver.plugin.control.facts import Facts, Release
+from driver.plugin.control.notes import notes
 
 Document = dict[str, object]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Release:
-    """An open release window. `held`: NVML is open all the same."""
-
-    seconds_left: float
-    held: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
-    """`problem`: why the hardware cannot be read now. `unsaved`: why evidence is not on disk.
-    `kernel`: what was read of the kernel's log; None: it is not read.
-    """
-
-    identity: Identity
-    version: str
-    leads: bool
-    inventory: Inventory | None
-    problem: str
-    judgements: Judgements
-    evidence: Evidence
-    unsaved: str
-    entries: Mapping[ClaimUID, Entry]
-    release: Release | None
-    kernel: Counts | None
 
 
 def document(facts: Facts) -> Document:
@@ -68,10 +41,9 @@ def document(facts: Facts) -> Document:
         "state": found.state.value,
         "reasons": _reasons(found.node),
         "gpus": [
-            _gpu(uuid, inventory, found.gpus.get(uuid, READY))
-            for uuid in _gpus(inventory, found.gpus)
+            _gpu(uuid, facts, found.gpus.get(uuid, READY)) for uuid in _gpus(inventory, found.gpus)
         ],
-        "devices": _devices(inventory, found),
+        "devices": _devices(facts),
         "claims": [_claim(entry) for entry in facts.entries.values()],
         "evidence": [_item(item) for item in facts.evidence.items.values()],
         "unsavedEvidence": facts.unsaved,
@@ -100,15 +72,14 @@ def _gpus(inventory: Inventory | None, judged: Iterable[GpuUuid]) -> list[GpuUui
     return [*there, *(uuid for uuid in judged if uuid not in there)]
 
 
-def _gpu(uuid: GpuUuid, inventory: Inventory | None, judgement: Judgement) -> Document:
-    facts = inventory.gpus.get(uuid) if inventory else None
+def _gpu(uuid: GpuUuid, facts: Facts, judgement: Judgement) -> Document:
+    inventory = facts.inventory
     mode = inventory.modes.get(uuid) if inventory else None
-    notes = (mode.withheld_reason if mode else "", inventory.refused.get(uuid) if inventory else "")
     return {
         "uuid": uuid,
-        **_seat(facts),
+        **_seat(inventory.gpus.get(uuid) if inventory else None),
         "mode": mode.mode.value if mode else None,
-        "notPublished": "; ".join(note for note in notes if note),
+        "notes": [*notes(facts, uuid)],
         "state": judgement.state.value,
         "since": rfc3339(judgement.since),
         "reasons": _reasons(judgement),
@@ -127,7 +98,8 @@ def _seat(facts: GpuFacts | None) -> Document:
     }
 
 
-def _devices(inventory: Inventory | None, found: Judgements) -> list[Document]:
+def _devices(facts: Facts) -> list[Document]:
+    inventory, found = facts.inventory, facts.judgements
     if inventory is None:
         return []
     return [
@@ -137,6 +109,7 @@ def _devices(inventory: Inventory | None, found: Judgements) -> list[Document]:
             "state": (judgement := found.devices.get(name, READY)).state.value,
             "since": rfc3339(judgement.since),
             "reasons": [reason.item.name for reason in judgement.deciding],
+            "taints": [f"{t.key}={t.value}:{t.effect.value}" for t in facts.taints.get(name, ())],
         }
         for name, device in inventory.devices.items()
     ]

@@ -9,12 +9,13 @@ import os
 from dataclasses import dataclass
 
 from driver.observe.bounded_http import HttpServer, Routes
+from driver.plugin.control.facts import Facts, Release
 from driver.plugin.control.routes import Control
 from driver.plugin.control.socket import ControlSocket
-from driver.plugin.control.status import Facts, Release
 from driver.plugin.given import Node
 from driver.plugin.health.whole import Health
 from driver.plugin.leadership import Leadership
+from driver.plugin.publishing.publisher import Publisher
 from driver.state.kmsg import Counts, KernelLog
 
 _POLL = 0.5
@@ -45,6 +46,7 @@ class Controlled:
     node: Node
     lead: Leadership
     health: Health
+    publishing: Publisher
 
     def serve(self) -> ControlServer:
         """Built, and not yet started."""
@@ -60,11 +62,11 @@ class Controlled:
 
     def facts(self) -> Facts:
         node, window, custody = self.node, self.health.window, self.health.custody
-        left = window.left
+        left, leads = window.left, self.lead.leading
         return Facts(
             identity=node.identity,
             version=node.version,
-            leads=self.lead.leading,
+            leads=leads,
             inventory=node.hardware.inventory,
             problem=node.hardware.problem,
             judgements=self.health.judged.judgements,
@@ -73,6 +75,8 @@ class Controlled:
             entries=node.stores.ledger.entries(),
             release=Release(seconds_left=left, held=window.held) if left > 0 else None,
             kernel=self._kernel(),
+            foreign=node.hardware.foreign,
+            taints=self.publishing.taints if leads else {},
         )
 
     def _kernel(self) -> Counts | None:

@@ -19,7 +19,7 @@ from api.resource.types import Pool, Slice, Taint
 from driver.core.choices import Choices
 from driver.core.described import Described, describe_node
 from driver.core.errors import ContractError, KubeConflict, KubeError, KubeInvalid
-from driver.core.expressible import expressed
+from driver.core.expressible import Taints, expressed
 from driver.core.ids import ClaimUID, DeviceName
 from driver.core.inventory import Inventory
 from driver.core.ledger import Entry
@@ -106,6 +106,8 @@ class Publisher:
         self._listed: tuple[Inventory, Described] | None = None
         self._problem = ""
         self._prepared = 0
+        self.taints: Taints = {}
+        """Of all devices, as they were last wanted. For any thread to read."""
 
     def changed(self) -> None:
         """The hardware, or its health, is not as it was."""
@@ -217,6 +219,7 @@ class Publisher:
             ),
             self._sick(),
         )
+        self.taints = taints
         support = self._taints.support(taints, described, served, self._writer.owner)
         shown = expressed(taints, support, in_use.devices)
         fresh = offer(
