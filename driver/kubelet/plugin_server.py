@@ -19,6 +19,7 @@ from driver.kubelet.health_stream import MOST_STREAMS, HealthStreams, health_ser
 from driver.kubelet.observed import Observed
 from driver.kubelet.probe import probe
 from driver.kubelet.registration import Registration, RegistrationStatus
+from driver.kubelet.running_calls import RunningCalls
 from driver.kubelet.server import UnixServer
 from driver.kubelet.services import dra_services
 from driver.kubelet.sockets import (
@@ -75,6 +76,7 @@ class KubeletServer:
             pod_uid=pod_uid,
         )
         self._observed = Observed(metrics=metrics, clock=clock)
+        self._running = RunningCalls()
         self._streams = HealthStreams(health) if health is not None else None
         services = (
             *dra_services(service),
@@ -85,7 +87,7 @@ class KubeletServer:
             services,
             # A stream holds a worker for as long as it lives; calls keep theirs.
             workers=SERVICE_WORKERS + (MOST_STREAMS if self._streams is not None else 0),
-            interceptors=(self._observed,),
+            interceptors=(self._running, self._observed),
         )
         self._registration = Registration(
             driver_name=driver_name,
@@ -132,6 +134,12 @@ class KubeletServer:
             raise
         self._started = True
         self._keeper.start()
+
+    def drain(self, seconds: float) -> bool:
+        """Until the calls that run now are answered: the kubelet cuts them off when we leave it.
+        Whether they are, in so many seconds.
+        """
+        return self._running.wait(seconds)
 
     def stop(self, grace: float) -> bool:
         """Leave the kubelet, give running calls `grace` seconds. True: none is left running."""

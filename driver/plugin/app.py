@@ -25,7 +25,6 @@ from driver.plugin.leadership import Leadership
 from driver.plugin.life import live
 from driver.plugin.preparing.claims import Claims
 from driver.plugin.preparing.device_status import DeviceStatus
-from driver.plugin.preparing.running_calls import RunningCalls
 from driver.plugin.publishing.allocations import Allocations
 from driver.plugin.recovering.lookup import ClaimLookup
 from driver.plugin.supervise import Supervisor
@@ -61,27 +60,25 @@ def run(settings: PluginSettings) -> int:
     status = DeviceStatus(
         node.api, node.served, driver=settings.driver_name, wakeup=supervisor.wakeup()
     )
-    calls = RunningCalls(
-        Claims(
-            identity=node.identity,
-            hardware=hardware,
-            api=node.api,
-            served=node.served,
-            ledger=stores.ledger,
-            cdi=stores.cdi,
-            driver_root=stores.driver_root,
-            partitions=node.partitions,
-            locks=stores.locks,
-            turns=stores.turns,
-            on_change=prepared,
-            on_prepared=status.report,
-            on_lost=node.missed.tell,
-            health=health,
-        )
+    claims = Claims(
+        identity=node.identity,
+        hardware=hardware,
+        api=node.api,
+        served=node.served,
+        ledger=stores.ledger,
+        cdi=stores.cdi,
+        driver_root=stores.driver_root,
+        partitions=node.partitions,
+        locks=stores.locks,
+        turns=stores.turns,
+        on_change=prepared,
+        on_prepared=status.report,
+        on_lost=node.missed.tell,
+        health=health,
     )
     lookup = ClaimLookup(node.api, node.served, identity=node.identity, followed=allocations.claims)
     recovering = recovery(node, lookup, on_change=prepared)
-    kubelet = _kubelet(node, calls, health)
+    kubelet = _kubelet(node, claims, health)
     http = _http(node, kubelet)
     turn = supervisor.wakeup()
 
@@ -118,17 +115,17 @@ def run(settings: PluginSettings) -> int:
 
     control = Controlled(node=node, lead=lead, health=health, publishing=publishing).serve()
     log.info("plugin started", node=node.identity.node, driver=node.identity.driver)
-    return live(supervisor, kubelet, turn=turn, calls=calls, others=[control, *http])
+    return live(supervisor, kubelet, turn=turn, others=[control, *http])
 
 
-def _kubelet(node: Node, calls: RunningCalls, health: Health) -> KubeletServer:
+def _kubelet(node: Node, claims: Claims, health: Health) -> KubeletServer:
     settings, report = node.settings, reporter(node.readiness, KUBELET)
     return KubeletServer(
         driver_name=settings.driver_name,
         plugin_dir=settings.plugin_dir,
         registrar_dir=settings.kubelet_registry_dir,
         pod_uid=settings.pod_uid,
-        service=calls,
+        service=claims,
         health=health.judged,
         metrics=node.metrics,
         on_fatal=node.supervisor.fail,

@@ -32,15 +32,13 @@ class Serves(Protocol):
 
 
 class ServesKubelet(Protocol):
+    """See `driver.kubelet.plugin_server.KubeletServer`."""
+
     def start(self) -> None: ...
 
+    def drain(self, seconds: float) -> bool: ...
+
     def stop(self, grace: float) -> bool: ...
-
-
-class Calls(Protocol):
-    """Those of the kubelet that run."""
-
-    def wait(self, timeout: float) -> bool: ...
 
 
 def live(
@@ -48,7 +46,6 @@ def live(
     kubelet: ServesKubelet,
     *,
     turn: Wakeup,
-    calls: Calls,
     others: Sequence[Serves],
 ) -> int:
     """Until it is told to end; the exit code.
@@ -67,7 +64,7 @@ def live(
         supervisor.end()
         deadline = time.monotonic() + _DRAIN
         # First those that were there, so that the kubelet hears their answer; then we leave it.
-        calls.wait(_DRAIN)
+        kubelet.drain(_DRAIN)
         drained = kubelet.stop(max(0.0, deadline - time.monotonic()))
         for each in others:
             each.stop()

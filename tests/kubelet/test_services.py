@@ -10,6 +10,7 @@ import pytest
 
 from driver.core.errors import StateError
 from driver.core.ids import ClaimUID
+from driver.kubelet.plugin_server import SERVICE_WORKERS as WORKERS
 from driver.ports.kubelet import OP_ID, Failure
 from hack.fakekubelet import Claim, FakeKubelet, calls
 from tests.kubelet.conftest import DRIVER, Build, Gate, Node, device, raw
@@ -113,17 +114,20 @@ def test_sixteen_calls_are_served_at_once(kubelet, service):
 
 def test_registration_answers_while_all_workers_are_busy_and_the_probe_notices(server, service):
     gate = Gate()
-    arrived = threading.Barrier(17)
+    arrived = threading.Barrier(WORKERS + 1)
 
     def held(claims):
         arrived.wait(10)
         return gate(claims)
 
     service.on_prepare = held
-    with ThreadPoolExecutor(16) as callers, calls.dial(server.paths.service) as channel:
+    with (
+        ThreadPoolExecutor(WORKERS) as callers,
+        calls.dial(server.paths.service) as channel,
+    ):
         running = [
             callers.submit(calls.prepare, channel, "v1.DRAPlugin", [A], timeout=20)
-            for _ in range(16)
+            for _ in range(WORKERS)
         ]
         arrived.wait(10)
         info = raw(
@@ -131,7 +135,7 @@ def test_registration_answers_while_all_workers_are_busy_and_the_probe_notices(s
         )
         complaint = server.probe(timeout=0.2)
         gate.open()
-        assert [r.result()["u-a"].error for r in running] == [""] * 16
+        assert [r.result()["u-a"].error for r in running] == [""] * WORKERS
     assert b"DRAPlugin" in info
     assert complaint is not None
     assert "NodePrepareResources: DEADLINE_EXCEEDED" in complaint
