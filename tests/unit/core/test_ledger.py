@@ -13,6 +13,7 @@ from driver.core.ledger import (
     Made,
     Phase,
     Slot,
+    alone,
     conflict,
     entry_for,
     still_wanted,
@@ -174,3 +175,21 @@ def test_what_a_rebuilt_entry_lacks_may_be_made_again_for_a_complete_claim_alone
 )
 def test_devices_conflict_where_their_slots_do(held, wanted, refused):
     assert bool(conflict(cut_entry("new", wanted), [cut_entry("old", held)])) is refused
+
+
+BOTH = cut_entry("old", SMALL, part(2, "1g.10gb", 3))
+
+
+@pytest.mark.parametrize(
+    ("others", "left"),
+    [
+        ([], BOTH),
+        ([BOTH], BOTH),
+        ([cut_entry("new", SMALL)], cut_entry("old", part(2, "1g.10gb", 3))),
+        ([cut_entry("new", "gpu-00000002")], cut_entry("old", SMALL)),
+        ([cut_entry("new", SMALL, admin=True)], BOTH),
+        ([cut_entry("new", SMALL, boot="boot-0")], BOTH),
+    ],
+)
+def test_what_another_claim_holds_by_now_is_not_destroyed(others, left):
+    assert alone(BOTH, others) == left
