@@ -20,7 +20,7 @@ from driver.core.late_binding import Safe, TooLarge, Unsafe, check
 from driver.core.late_counters import find_late_counters
 from driver.core.modes import Assigned, Mode
 from driver.core.names import unfit
-from driver.core.occupancy import Board, Live, Partition, states
+from driver.core.occupancy import Board, Live, Partition, Whole, states
 from driver.core.snapshot import GpuFacts, InstanceFacts
 
 
@@ -184,12 +184,17 @@ def check_binding(found: Sequence[Board], binding: Binding) -> None:
 
 
 def kept_whole(found: Sequence[Board], live: Live, count: int) -> frozenset[GpuUuid]:
-    """The last `count` idle GPUs that are offered as a whole; their partitions get `kept_taint`.
+    """The last `count` idle GPUs that are offered as a whole, and that claims get: no sick ones.
+    Their partitions get `kept_taint`.
 
     From the last one, as whole GPUs are given out, so that a reservation moves as little as can be.
     """
     now = states(found, live)
-    idle = [b.uuid for b, s in zip(found, now, strict=True) if b.full and s.idle]
+    idle = [
+        b.uuid
+        for b, s in zip(found, now, strict=True)
+        if b.full and s.idle and Whole(gpu=b.uuid) not in live.tainted
+    ]
     return frozenset(idle[max(0, len(idle) - count) :])
 
 

@@ -37,13 +37,14 @@ def expressed(taints: Taints, support: TaintSupport, in_use: Collection[DeviceNa
     a scheduler. One in use stays: what it consumes would be taken for free.
     """
     if not support.stored:
-        hard = {name for name, found in taints.items() if any(_withholds(t) for t in found)}
+        hard = {name for name, found in taints.items() if any(withholds(t) for t in found)}
         return Expressed(taints={}, left_out=frozenset(hard.difference(in_use)))
     if support.none:
         return Expressed(taints=taints)
-    known = {name: tuple(t for t in found if _withholds(t)) for name, found in taints.items()}
+    known = {name: tuple(t for t in found if withholds(t)) for name, found in taints.items()}
     return Expressed(taints={name: found for name, found in known.items() if found})
 
 
-def _withholds(taint: Taint) -> bool:
+def withholds(taint: Taint) -> bool:
+    """Whether a claim must tolerate it to get the device."""
     return taint.effect is not TaintEffect.NONE

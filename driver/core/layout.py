@@ -98,6 +98,11 @@ def lay_out_flat(order: Order, devices: Collection[Ref]) -> tuple[SlicePlan, ...
     return tuple(SlicePlan(what=what, devices=refs) for what, refs in named)
 
 
+def beside(boards: tuple[Board, ...], gpu: GpuUuid) -> frozenset[GpuUuid]:
+    """The GPUs whose partitions share slices with those of `gpu`, and are ordered with them."""
+    return next((shelf.gpus for shelf in shelves(boards) if gpu in shelf.gpus), frozenset())
+
+
 @lru_cache(maxsize=64)
 def shelves(boards: tuple[Board, ...]) -> tuple[Shelf, ...]:
     """The device slices of the node. A node without a device has one, which is empty."""

@@ -66,13 +66,15 @@ class Live:
     """What the scheduler has given away and what it cannot have: `withheld` slots of a GPU.
 
     A whole GPU may be withheld too, with any mask that is not zero. `unlisted`: of the withheld
-    slots those of devices in use that are not offered any more.
+    slots those of devices in use that are not offered any more. `tainted`: devices that no claim
+    gets, free or not, unless it tolerates why.
     """
 
     partitions: frozenset[Partition] = frozenset()
     whole: frozenset[GpuUuid] = frozenset()
     withheld: Mapping[GpuUuid, int] = field(default_factory=dict)
     unlisted: Mapping[GpuUuid, int] = field(default_factory=dict)
+    tainted: frozenset[Ref] = frozenset()
 
 
 NOTHING = Live()

@@ -46,12 +46,16 @@ class Ranked(Generic[R_co]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """The whole node. A kind is ranked when it is asked for; the first of it costs far less."""
+    """The whole node. A kind is ranked when it is asked for; the first of it costs far less.
+
+    `tainted` devices stand behind those that are free, whatever GPU they are on.
+    """
 
     boards: tuple[Board, ...]
     now: tuple[State, ...]
     policy: Policy
     listings: tuple[Mapping[str, Listing], ...]
+    tainted: frozenset[Ref] = frozenset()
 
     @property
     def profiles(self) -> Mapping[str, Ranked[Partition]]:
@@ -60,12 +64,13 @@ class Order:
 
     @property
     def whole(self) -> Ranked[Whole]:
-        """Idle GPUs from the last one down; used ones behind them."""
+        """Idle GPUs from the last one down; used and tainted ones behind them."""
         offered = [(full(b), s) for b, s in zip(self.boards, self.now, strict=True) if b.full]
-        last_first = offered[::-1]
+        free = {ref for ref, state in offered if state.idle and ref not in self.tainted}
+        last_first = [ref for ref, _ in reversed(offered)]
         return Ranked(
-            feasible=tuple(ref for ref, state in last_first if state.idle),
-            blocked=tuple(ref for ref, state in last_first if not state.idle),
+            feasible=tuple(ref for ref in last_first if ref in free),
+            blocked=tuple(ref for ref in last_first if ref not in free),
         )
 
     def kinds(self) -> list[Ranked[Ref]]:
@@ -91,6 +96,9 @@ class Order:
                 ]
                 feasible = tuple(x[3] for x in sorted(spread, key=itemgetter(0, 1, 2)))
         blocked = tuple(chain.from_iterable(listing.blocked for _, listing in found))
+        if self.tainted:
+            blocked = (*(ref for ref in feasible if ref in self.tainted), *blocked)
+            feasible = tuple(ref for ref in feasible if ref not in self.tainted)
         return Ranked(feasible=feasible, blocked=blocked)
 
     def first(self, kind: str, gpus: Collection[GpuUuid]) -> Ref | None:
@@ -99,20 +107,24 @@ class Order:
         """
         if kind == WHOLE:
             downwards = zip(reversed(self.boards), reversed(self.now), strict=True)
-            return next((full(b) for b, s in downwards if b.full and s.idle), None)
+            idle = (full(b) for b, s in downwards if b.full and s.idle)
+            return next((ref for ref in idle if ref not in self.tainted), None)
         firsts = [
-            self._first(n, x[kind])
+            first
             for n, x in enumerate(self.listings)
-            if kind in x and x[kind].feasible and self.boards[n].uuid in gpus
+            if kind in x
+            and self.boards[n].uuid in gpus
+            and (first := self._first(n, x[kind])) is not None
         ]
         return min(firsts, key=itemgetter(0))[1] if firsts else None
 
-    def _first(self, n: int, listing: Listing) -> tuple[Key, Partition]:
+    def _first(self, n: int, listing: Listing) -> tuple[Key, Partition] | None:
         """The best of GPU `n`, with what compares it with the best of the others."""
         if self.policy is Policy.PACKED:
-            return (*listing.key, n), listing.feasible[0]
-        rank, ref = listing.spread[0]
-        return (rank, self.now[n].instances, n), ref
+            best = next((ref for ref in listing.feasible if ref not in self.tainted), None)
+            return None if best is None else ((*listing.key, n), best)
+        free = (x for x in listing.spread if x[1] not in self.tainted)
+        return next((((rank, self.now[n].instances, n), ref) for rank, ref in free), None)
 
 
 def make_order(boards: Sequence[Board], live: Live, policy: Policy) -> Order:
@@ -121,16 +133,22 @@ def make_order(boards: Sequence[Board], live: Live, policy: Policy) -> Order:
 
     With nothing live this is the static order S*, for when the true state is not known.
     """
-    return order_in(boards, states(boards, live), policy)
+    return order_in(boards, states(boards, live), policy, live.tainted)
 
 
-def order_in(boards: Sequence[Board], now: Sequence[State], policy: Policy) -> Order:
+def order_in(
+    boards: Sequence[Board],
+    now: Sequence[State],
+    policy: Policy,
+    tainted: frozenset[Ref] = frozenset(),
+) -> Order:
     """`make_order` where the states are known already."""
     return Order(
         boards=tuple(boards),
         now=tuple(now),
         policy=policy,
         listings=tuple(map(listings, boards, now)),
+        tainted=tainted,
     )
 
 

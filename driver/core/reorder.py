@@ -15,7 +15,7 @@ from driver.core.choices import Choices
 from driver.core.described import Described
 from driver.core.ids import DeviceName
 from driver.core.inventory import Inventory
-from driver.core.layout import SlicePlan, shelves
+from driver.core.layout import SlicePlan, beside, shelves
 from driver.core.occupancy import Live, Partition, Whole
 from driver.core.packing import WHOLE, make_order
 from driver.core.rerank import rerank
@@ -72,7 +72,11 @@ def _as_published(wanted: Slice, devices: tuple[Device, ...]) -> Slice:
 def was_choice(
     inventory: Inventory, live: Live, allocated: Iterable[DeviceName], choices: Choices
 ) -> tuple[bool, Live]:
-    """Whether a claim got what the policy would take in the state before it; the state after it."""
+    """Whether a claim got what the policy would take in the state before it; the state after it.
+
+    Of partitions: among the GPUs that share slices. A tainted device is the choice of a claim that
+    tolerates it, which says nothing of the order.
+    """
     chosen = True
     for name in allocated:
         device = inventory.devices.get(name)
@@ -81,11 +85,12 @@ def was_choice(
         order = make_order(inventory.boards, live, choices.policy)
         match device.ref:
             case Partition() as ref:
-                ranked = order.profiles.get(ref.profile)
-                chosen = chosen and ranked is not None and ranked.feasible[:1] == (ref,)
+                best = order.first(ref.profile, beside(inventory.boards, ref.gpu))
+                chosen = chosen and (best == ref or ref in live.tainted)
                 live = replace(live, partitions=live.partitions | {ref})
             case Whole() as ref:
-                chosen = chosen and order.ranked(WHOLE).feasible[:1] == (ref,)
+                best = order.first(WHOLE, ())
+                chosen = chosen and (best == ref or ref in live.tainted)
                 live = replace(live, whole=live.whole | {ref.gpu})
     return chosen, live
 

@@ -42,12 +42,12 @@ def rerank(
         plans = [fill(shelf, order) for shelf in shelves(tuple(boards))]
         return tuple(plan for plan in plans if plan.devices != stand[plan.what])
     now = states(boards, live)
-    order = order_in(boards, now, policy)
+    order = order_in(boards, now, policy, live.tainted)
     rooms = {b.uuid: (b, s) for b, s in zip(boards, now, strict=True)}
     return tuple(
         fill(shelf, order)
         for shelf in shelves(tuple(boards))
-        if _is_stale(stand[shelf.what], rooms, _choices(shelf, order))
+        if _is_stale(stand[shelf.what], rooms, _choices(shelf, order), live.tainted)
     )
 
 
@@ -58,7 +58,10 @@ def _choices(shelf: Shelf, order: Order) -> dict[str, Ref]:
 
 
 def _is_stale(
-    devices: Sequence[Ref], rooms: dict[GpuUuid, tuple[Board, State]], choice: dict[str, Ref]
+    devices: Sequence[Ref],
+    rooms: dict[GpuUuid, tuple[Board, State]],
+    choice: dict[str, Ref],
+    tainted: frozenset[Ref],
 ) -> bool:
     """Whether the scheduler, reading `devices`, takes something else of some kind."""
     left = dict(choice)
@@ -69,6 +72,6 @@ def _is_stale(
         wanted = left.get(kind)
         if wanted == ref:
             del left[kind]
-        elif wanted is not None and can_take(*rooms[ref.gpu], ref):
+        elif wanted is not None and ref not in tainted and can_take(*rooms[ref.gpu], ref):
             return True
     return bool(left)

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from api.resource.codec import NodeOwner, decode_stored, encode_slice
 from api.resource.limits import problems
-from api.resource.types import Text
+from api.resource.types import Taint, TaintEffect, Text
 from driver.core.boards import kept_taint
 from driver.core.choices import Choices
 from driver.core.claims import Intent, Wanted
@@ -20,12 +20,13 @@ from driver.core.geometry import Placement
 from driver.core.ids import ClaimUID
 from driver.core.inventory import build_inventory
 from driver.core.ledger import conflict, entry_for
-from driver.core.live import Foreign, find_foreign, live_state, withholding_taints
+from driver.core.live import Foreign, find_foreign, live_state
 from driver.core.modes import Mode, Rule
 from driver.core.packing import Policy
 from driver.core.pools import kept_devices, offer
 from driver.core.reorder import settle
 from driver.core.snapshot import InstanceFacts
+from driver.core.withheld import withhold
 from tests.data.mig_boards import A30, H100
 from tests.property.server import Server
 from tests.unit.core.given import DRIVER, NODE, POOL, cut, gpu, snapshot
@@ -33,6 +34,7 @@ from tests.unit.core.given import DRIVER, NODE, POOL, cut, gpu, snapshot
 OWNER = NodeOwner(name=NODE, uid="node")
 GPUS = (cut(0), cut(1), cut(2, board=A30), gpu(3))
 WHOLE = "gpu"
+FAULT = Taint(key=f"{DRIVER}/fault", value="xid-79", effect=TaintEffect.NO_SCHEDULE)
 CHOICES = [Choices(), Choices(policy=Policy.DISTRIBUTED), Choices(min_whole_gpus=1)]
 FEWER = [
     Choices(profiles=("2g.20gb", "3g.40gb")),
@@ -81,6 +83,7 @@ class Node:
         self.server = Remembering()
         self.here = list(GPUS)
         self.others = ()
+        self.sick = {}
         self.allocated = {}
         self.entries = {}
         self.publish()
@@ -123,11 +126,16 @@ class Node:
         entries = [*self.entries.values()]
         foreign = (*self.others, *find_foreign(inventory, entries))
         live = live_state(inventory, self.allocated, entries, foreign)
-        taints = withholding_taints(inventory, live, foreign, self.choices, driver=DRIVER)
+        sick = {n: (FAULT,) for n, d in inventory.devices.items() if self.is_sick(d)}
+        taints, live = withhold(inventory, live, foreign, sick, self.choices, driver=DRIVER)
         described = described_of(self.gpus, self.choices)
         kept = kept_devices(stored, in_use=self.allocated.keys() | self.entries.keys())
         fresh = offer(described, live=live, kept=kept, taints=taints)
         return settle(fresh, stored, described, live)
+
+    def is_sick(self, device):
+        """A GPU's fault is of all its devices, a partition's of those that would use its slots."""
+        return bool(device.slots & self.sick.get(device.gpu.uuid, 0))
 
     def publish(self):
         """Write what differs; a reader looks after every single write."""
@@ -151,6 +159,7 @@ class Node:
     def check_reserved(self):
         reserved = {ALL[d.name].gpu.uuid for d in self.devices() if kept_taint(DRIVER) in d.taints}
         assert reserved.isdisjoint(ALL[name].gpu.uuid for name in self.used())
+        assert reserved.isdisjoint(gpu for gpu, slots in self.sick.items() if slots)
 
     def used(self):
         return self.allocated.keys() | self.entries.keys()
@@ -242,6 +251,9 @@ def happen(node, what, which):
             board = GPUS[which % 2]
             slots = {0: (), 1: (0b1,), 2: (0b1100_0000,), 3: (0b1111,)}[which]
             node.others = tuple(Foreign(gpu=board.uuid, instance=9, slots=s) for s in slots)
+        case "sick":
+            board, slots = GPUS[which // 3], {0: 0, 1: 0b1, 2: -1}[which % 3]
+            node.sick = {**node.sick, board.uuid: slots}
         case "lose":
             away = GPUS[which]
             node.here = [g for g in GPUS if g is not away] if len(node.here) == 4 else list(GPUS)

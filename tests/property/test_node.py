@@ -1,10 +1,10 @@
-"""A node over time: claims, foreign instances, lost GPUs, plugins started with other settings;
-every round as the publisher makes it.
+"""A node over time: claims, foreign instances, lost and sick GPUs, plugins started with other
+settings; every round as the publisher makes it.
 
 The scheduler's side is that of the API: it sees only what is stored, and remembers what it gave
 away. Whatever happens, it may be misled about nothing: no device in use vanishes or changes what it
-takes, no two claims overlap, no GPU in use is reserved as a whole one, and an order alone is never
-a new generation.
+takes, no two claims overlap, no GPU in use or sick is reserved as a whole one, and an order alone
+is never a new generation.
 """
 
 from collections import Counter
@@ -42,14 +42,20 @@ CLAIMS = (
     st.tuples(st.just("prepare"), WHICH),
     st.tuples(st.just("end"), WHICH),
 )
+SICK = st.tuples(st.just("sick"), st.integers(0, 11))
 EVENTS = st.one_of(
     *CLAIMS,
+    SICK,
     st.tuples(st.just("delete"), WHICH),
     st.tuples(st.just("foreign"), st.integers(0, 3)),
     st.tuples(st.just("lose"), st.integers(0, 3)),
     st.tuples(st.just("restart"), st.sampled_from(RESTARTS)),
 )
-QUIET = st.one_of(*CLAIMS, st.tuples(st.just("restart"), st.sampled_from([Choices(), *FEWER])))
+QUIET = st.one_of(
+    *CLAIMS,
+    SICK,
+    st.tuples(st.just("restart"), st.sampled_from([Choices(), *FEWER])),
+)
 
 
 @settings(max_examples=20)
@@ -86,12 +92,12 @@ def test_after_each_quiet_round_a_used_gpu_comes_before_an_idle_one(events):
 def check_packed(node, device, used, before):
     boards = {b.uuid: b for b in node.inventory.boards}
     if not isinstance(device.ref, Partition):
-        idle = [g.uuid for g in GPUS if g.uuid not in used]
+        idle = [g.uuid for g in GPUS if g.uuid not in used and not node.sick.get(g.uuid)]
         assert device.gpu.uuid == idle[-1]
         return
     if device.gpu.uuid in used:
         return
-    masks = Counter[str]()
+    masks = Counter[str](node.sick)
     for uuid, mask in map(slots_of, before):
         masks[uuid] |= mask
     for uuid in used:

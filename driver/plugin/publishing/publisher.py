@@ -23,7 +23,6 @@ from driver.core.expressible import Taints, expressed
 from driver.core.ids import ClaimUID, DeviceName
 from driver.core.inventory import Inventory
 from driver.core.ledger import Entry
-from driver.core.live import joined, withholding_taints
 from driver.core.occupancy import NOTHING
 from driver.core.pools import kept_devices, offer
 from driver.core.reorder import settle
@@ -91,7 +90,12 @@ class Publisher:
         self._pauses = pauses
         self._agenda = Agenda(wakeup, clock)
         self._follower = Follower(
-            allocations, choices, entries=entries, boot_id=identity.boot_id, metrics=metrics
+            allocations,
+            choices,
+            entries=entries,
+            driver=identity.driver,
+            boot_id=identity.boot_id,
+            metrics=metrics,
         )
         self._counters = CounterSupport(api)
         self._taints = TaintProbe(api)
@@ -173,7 +177,7 @@ class Publisher:
             return None
         stored = self._stored.read()
         described = self._described(inventory, stored, served)
-        in_use = self._follower.look(described.inventory, self._hardware.foreign)
+        in_use = self._follower.look(described.inventory, self._hardware.foreign, self._sick())
         pool = self._wanted(described, stored, in_use, served)
         try:
             self._writer.write(pool, stored, served, self._stored)
@@ -209,19 +213,9 @@ class Publisher:
         in_use: InUse,
         served: Served,
     ) -> Pool:
-        taints = joined(
-            withholding_taints(
-                described.inventory,
-                in_use.live,
-                self._hardware.foreign,
-                self._choices,
-                driver=self._identity.driver,
-            ),
-            self._sick(),
-        )
-        self.taints = taints
-        support = self._taints.support(taints, described, served, self._writer.owner)
-        shown = expressed(taints, support, in_use.devices)
+        self.taints = in_use.taints
+        support = self._taints.support(in_use.taints, described, served, self._writer.owner)
+        shown = expressed(in_use.taints, support, in_use.devices)
         fresh = offer(
             described,
             live=in_use.soon if in_use.behind <= MOST_BEHIND else NOTHING,

@@ -29,21 +29,33 @@ def mixed(*kinds: Geometry | None, listed: Sequence[str] | None = None) -> tuple
     )
 
 
-def live(*taken: str, withheld: dict[int, int] | None = None) -> Live:
+def live(
+    *taken: str, withheld: dict[int, int] | None = None, tainted: Iterable[str | Ref] = ()
+) -> Live:
     """`0:1g.10gb@6` is a partition of GPU 0, `3` the whole GPU 3."""
-    partitions, whole = [], []
-    for text in taken:
-        gpu, colon, rest = text.partition(":")
-        if colon:
-            profile, _, start = rest.partition("@")
-            partitions.append(Partition(gpu=uuid(int(gpu)), profile=profile, start=int(start)))
-        else:
-            whole.append(uuid(int(gpu)))
+    refs = [read(text) for text in taken]
     return Live(
-        partitions=frozenset(partitions),
-        whole=frozenset(whole),
+        partitions=frozenset(r for r in refs if isinstance(r, Partition)),
+        whole=frozenset(r.gpu for r in refs if isinstance(r, Whole)),
         withheld={uuid(gpu): mask for gpu, mask in (withheld or {}).items()},
+        tainted=frozenset(read(each) if isinstance(each, str) else each for each in tainted),
     )
+
+
+def read(text: str) -> Ref:
+    gpu, colon, rest = text.partition(":")
+    if not colon:
+        return Whole(gpu=uuid(int(gpu)))
+    profile, _, start = rest.partition("@")
+    return Partition(gpu=uuid(int(gpu)), profile=profile, start=int(start))
+
+
+def all_of(boards: Sequence[Board], number: int) -> list[Ref]:
+    """Every device of one GPU."""
+    board = boards[number]
+    places = [(p.name, s) for p in board.offer.profiles for s in p.starts] if board.offer else []
+    partitions = [Partition(gpu=board.uuid, profile=name, start=s) for name, s in places]
+    return [Whole(gpu=board.uuid), *partitions]
 
 
 def spell(refs: Iterable[Ref]) -> list[str]:

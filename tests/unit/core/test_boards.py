@@ -198,6 +198,8 @@ def test_a_gpu_that_is_withheld_or_never_whole_is_not_counted_as_one_that_is_kep
     three = (*node(2), replace(node(3)[2], full=False))
     assert kept_whole(three, live(), 1) == {uuid(1)}
     assert kept_whole(three, live(withheld={1: 1}), 1) == {uuid(0)}
+    assert kept_whole(three, live(tainted=["1"]), 1) == {uuid(0)}
+    assert kept_whole(three, live(tainted=["1:1g.10gb@0"]), 1) == {uuid(1)}
 
 
 def test_the_taint_of_a_kept_gpu_bears_the_drivers_name():

@@ -11,10 +11,10 @@ from driver.core.capacity import loss, table
 from driver.core.errors import ContractError
 from driver.core.geometry import Geometry, Placement
 from driver.core.occupancy import NOTHING, Live
-from driver.core.packing import Policy, make_order
+from driver.core.packing import WHOLE, Policy, make_order
 from driver.core.static_order import static_order
 from tests.data.mig_boards import A30, A100_40, BOARDS, H100, RTX_PRO_6000, every_profile
-from tests.unit.core.given_mig import follow, live, mixed, node, order, spell, take, uuid
+from tests.unit.core.given_mig import all_of, follow, live, mixed, node, order, spell, take, uuid
 
 PACKED, DISTRIBUTED = Policy.PACKED, Policy.DISTRIBUTED
 
@@ -107,6 +107,19 @@ def test_foreign_and_withheld_slots_count_as_taken():
     now = order(node(2), live(withheld={0: 0b1111_0000}))
     assert spell(now.profiles["3g.40gb"].feasible) == ["0@0", "1@4", "1@0"]
     assert spell(now.whole.feasible) == ["1"]
+
+
+@pytest.mark.parametrize("policy", Policy)
+def test_tainted_devices_stand_behind_those_that_are_free_on_whatever_gpu(policy):
+    sick = ["0:3g.40gb@4", *all_of(node(3), 2)]
+    now = order(node(3), live("0:1g.10gb@0", "2:1g.10gb@6", tainted=sick), policy)
+    three = now.profiles["3g.40gb"]
+    assert sorted(spell(three.feasible)) == ["1@0", "1@4"]
+    assert set(spell(three.blocked)[:2]) == {"2@0", "0@4"}
+    assert (spell(now.whole.feasible), spell(now.whole.blocked)) == (["1"], ["2", "0"])
+    everywhere = [uuid(n) for n in range(3)]
+    for kind in (*now.profiles, WHOLE):
+        assert now.first(kind, everywhere) == now.ranked(kind).feasible[0]
 
 
 def test_a_media_variant_is_blocked_everywhere_once_its_engine_is_taken():

@@ -14,7 +14,7 @@ from driver.core.occupancy import NOTHING
 from driver.core.pools import build_pool
 from driver.core.reorder import settle, was_choice, without
 from tests.unit.core.given import DRIVER, NODE, cut, part, snapshot
-from tests.unit.core.given_mig import live
+from tests.unit.core.given_mig import all_of, live
 
 TWO = build_inventory(snapshot(cut(0), cut(1)))
 DESCRIBED = describe_node(TWO, DEFAULT, driver=DRIVER, node=NODE)
@@ -112,6 +112,24 @@ def test_an_allocation_is_compared_with_what_the_policy_would_have_taken(
     state, devices, chosen, after
 ):
     assert was_choice(TWO, state, devices, DEFAULT) == (chosen, after)
+
+
+def test_a_partition_is_compared_with_those_of_the_gpus_that_share_slices_with_its_own():
+    sixteen = build_inventory(snapshot(*map(cut, range(16))))
+    used = live("8:3g.40gb@4")
+    for device, chosen in ((0, True), (1, False), (8, True), (9, False)):
+        state = live() if device < 8 else used
+        start = 6 if device < 8 else 0
+        found, _ = was_choice(sixteen, state, [part(device, "1g.10gb", start)], DEFAULT)
+        assert found is chosen
+    assert was_choice(sixteen, used, [part(0, "1g.10gb", 6)], DEFAULT)[0]
+
+
+def test_who_tolerates_a_taint_gets_no_wrong_device_and_who_does_not_gets_the_next():
+    state = live(tainted=all_of(TWO.boards, 0))
+    assert was_choice(TWO, state, [part(0, "2g.20gb", 2)], DEFAULT)[0]
+    assert was_choice(TWO, state, [part(1, "1g.10gb", 6)], DEFAULT)[0]
+    assert not was_choice(TWO, state, [part(1, "1g.10gb", 0)], DEFAULT)[0]
 
 
 def test_what_is_given_back_is_free_in_the_state_after_it():

@@ -6,7 +6,7 @@ from driver.core.layout import lay_out
 from driver.core.occupancy import NOTHING
 from driver.core.packing import Policy, make_order
 from driver.core.rerank import rerank
-from tests.unit.core.given_mig import live, node, spell
+from tests.unit.core.given_mig import all_of, live, node, spell
 
 PACKED = Policy.PACKED
 
@@ -104,3 +104,15 @@ def test_the_scheduler_passes_over_what_is_withheld_so_it_makes_no_write_by_itse
         "large",
         "double",
     ]
+
+
+def test_a_sick_gpu_makes_a_write_only_where_the_next_one_would_be_a_wrong_one():
+    boards = node(3)
+    sick = all_of(boards, 0)
+    assert stale(boards, NOTHING, live(tainted=sick)) == ()
+    used = "0:3g.40gb@4", "2:3g.40gb@4"
+    then = live(used[0])
+    assert stale(boards, then, live(*used)) == ()
+    (first, *_) = written = stale(boards, then, live(*used, tainted=sick))
+    assert (first.what, spell(first.devices[:1])) == ("small", ["2@0"])
+    assert {p.what for p in written} == {"small", "large", "double"}
