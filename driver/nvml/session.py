@@ -30,8 +30,8 @@ from pathlib import Path
 
 import pynvml
 
-from driver.core.errors import DriverNotLoaded, InUse, LibraryMissing, Released
-from driver.nvml.calls import call
+from driver.core.errors import DriverNotLoaded, InUse, LibraryMissing, NvmlError, Released
+from driver.nvml.calls import call, failed
 from driver.nvml.handles import Handles
 
 log = logging.getLogger(__name__)
@@ -74,8 +74,9 @@ class Session:
         broken = False
         try:
             yield
-        except DriverNotLoaded:
-            broken = True
+        except NvmlError as error:
+            # It may be why a call could not take back what it had made.
+            broken = any(isinstance(e, DriverNotLoaded) for e in (error, error.__cause__))
             raise
         finally:
             self._leave(broken=broken)
@@ -216,10 +217,12 @@ def load(path: Path) -> None:
     try:
         pynvml.nvmlLib = ctypes.CDLL(str(path))
     except OSError as error:
-        raise LibraryMissing(
-            f"{path} cannot be loaded: {error}",
-            call="dlopen",
-            code=pynvml.NVML_ERROR_LIBRARY_NOT_FOUND,
+        raise failed(
+            LibraryMissing(
+                f"{path} cannot be loaded: {error}",
+                call="dlopen",
+                code=pynvml.NVML_ERROR_LIBRARY_NOT_FOUND,
+            )
         ) from error
 
 

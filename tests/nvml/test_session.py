@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from driver.core.errors import DriverNotLoaded, GpuLost, InUse
+from driver.core.errors import DriverNotLoaded, GpuLost, InstanceLeft, InUse
 from driver.nvml import NvmlLibrary
 from driver.nvml.session import Session
 from tests.nvml.conftest import Topology
@@ -102,7 +102,9 @@ def test_a_driver_that_goes_while_others_are_inside_is_let_go_of_by_the_last(mak
         with pytest.raises(DriverNotLoaded):
             node.snapshot()
         assert node.mapped()
-        assert isinstance(making.exception(timeout=2), DriverNotLoaded)
+        left = making.exception(timeout=2)
+        assert isinstance(left, InstanceLeft)
+        assert isinstance(left.__cause__, DriverNotLoaded)
     assert not node.mapped()
     node.machine.driver_loaded(True)
     assert len(node.snapshot().gpus) == 1

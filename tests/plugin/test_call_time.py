@@ -112,6 +112,7 @@ def test_a_partition_in_use_is_waited_for_only_as_long_as_the_call_has_time() ->
 
     partitions = node.claims._handout._partitions
     partitions._wait = wait
-    with pytest.raises(InUse):
+    lock = node.claims._locks.held([gpu(0).uuid], by="the test", patience=0)
+    with lock, pytest.raises(InUse):
         partitions.within(deadline).release(node.entries()[ref.uid], switchable=lambda _: True)
     assert sum(waited) == 1.0
