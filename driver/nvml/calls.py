@@ -6,8 +6,8 @@ raises AttributeError.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
 
 import pynvml
 
@@ -71,12 +71,43 @@ _ACTIVATION: Final[Mapping[int, tuple[type[NvmlError], str]]] = {
 }
 
 
+_ANSWER_CODES: Final = frozenset({pynvml.NVML_ERROR_TIMEOUT, pynvml.NVML_ERROR_CORRUPTED_INFOROM})
+"""Nothing came in the time that was given; and what the one call says that looks for it."""
+
+
+class _Failures:
+    """Who hears of failed calls. One a process, as pynvml holds one library."""
+
+    def __init__(self) -> None:
+        self.told: Callable[[str, int], None] = lambda _call, _code: None
+
+
+_failures = _Failures()
+
+
+def on_failure(told: Callable[[str, int], None]) -> None:
+    """`told(call, code)` hears of each call that fails, in the caller's thread. Not of codes that
+    are answers: that a board or driver does not have something, that a wait is over.
+    """
+    _failures.told = told
+
+
+_E = TypeVar("_E", bound=NvmlError)
+
+
+def counted(error: _E) -> _E:
+    """The error, which is told of first where it is no answer."""
+    if not isinstance(error, NotSupported | NotFound) and error.code not in _ANSWER_CODES:
+        _failures.told(error.call, error.code)
+    return error
+
+
 def call(name: str, *args: object, gpu: str = "") -> Any:
     """`pynvml.<name>(*args)`. NvmlError, of the kind that its code says, names call and GPU."""
     try:
         return getattr(pynvml, name)(*args)
     except pynvml.NVMLError as error:
-        raise translate(error.value, call=name, gpu=gpu) from error
+        raise counted(translate(error.value, call=name, gpu=gpu)) from error
 
 
 def translate(code: int, *, call: str, gpu: str) -> NvmlError:
@@ -103,11 +134,14 @@ def optional(name: str, *args: object, gpu: str) -> Any | None:
 def probe(name: str, *args: object, gpu: str) -> Any | None:
     """The same, and None where the driver does not know an argument: an index of later drivers."""
     try:
-        return optional(name, *args, gpu=gpu)
-    except NvmlError as error:
-        if error.code != pynvml.NVML_ERROR_INVALID_ARGUMENT:
-            raise
-        return None
+        return getattr(pynvml, name)(*args)
+    except pynvml.NVMLError as error:
+        found = translate(error.value, call=name, gpu=gpu)
+        if isinstance(found, NotSupported | NotFound):
+            return None
+        if found.code == pynvml.NVML_ERROR_INVALID_ARGUMENT:
+            return None
+        raise counted(found) from error
 
 
 def activate(name: str, *args: object, gpu: str) -> None:
@@ -124,4 +158,4 @@ def activate(name: str, *args: object, gpu: str) -> None:
         kind, message = _ACTIVATION[status]
         raise kind(message, call=name, code=status, gpu=gpu)
     if status != pynvml.NVML_SUCCESS:
-        raise translate(status, call=name, gpu=gpu)
+        raise counted(translate(status, call=name, gpu=gpu))

@@ -30,7 +30,7 @@ from driver.core.health.readings.values import (
     Trouble,
 )
 from driver.core.ids import GpuUuid
-from driver.nvml.calls import call, optional, translate
+from driver.nvml.calls import call, counted, optional, translate
 from driver.nvml.health_fabric import read_fabric
 
 T = TypeVar("T")
@@ -119,7 +119,7 @@ def _fields(handle: Any, ids: list[int | tuple[int, int]], gpu: str) -> list[int
             found.append(None)
         else:
             name = f"nvmlDeviceGetFieldValues({value.fieldId})"
-            raise translate(value.nvmlReturn, call=name, gpu=gpu)
+            raise counted(translate(value.nvmlReturn, call=name, gpu=gpu))
     return found or [None] * len(ids)
 
 

@@ -14,6 +14,7 @@ from driver import rooted
 from driver.core.errors import LibraryMissing
 from driver.core.snapshot import NodeSnapshot
 from driver.nvml.boards import Boards
+from driver.nvml.calls import counted
 from driver.nvml.session import Session
 from driver.nvml.snapshot import take_snapshot
 from driver.ports.nvml import PciTopology
@@ -74,6 +75,7 @@ def find_library(root: Path) -> Path:
     try:
         return rooted.find_library(root, _SONAME)
     except rooted.NotInDriverRoot as error:
-        raise LibraryMissing(
+        missing = LibraryMissing(
             f"{error} or nvml_library", call="dlopen", code=pynvml.NVML_ERROR_LIBRARY_NOT_FOUND
-        ) from error
+        )
+        raise counted(missing) from error

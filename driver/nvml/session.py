@@ -31,7 +31,7 @@ from pathlib import Path
 import pynvml
 
 from driver.core.errors import DriverNotLoaded, InUse, LibraryMissing, NvmlError, Released
-from driver.nvml.calls import call, failed
+from driver.nvml.calls import call, counted
 from driver.nvml.handles import Handles
 
 log = logging.getLogger(__name__)
@@ -217,7 +217,7 @@ def load(path: Path) -> None:
     try:
         pynvml.nvmlLib = ctypes.CDLL(str(path))
     except OSError as error:
-        raise failed(
+        raise counted(
             LibraryMissing(
                 f"{path} cannot be loaded: {error}",
                 call="dlopen",

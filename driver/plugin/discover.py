@@ -52,7 +52,6 @@ class Discovery:
         *,
         pci_gpus: Callable[[], int],
         report: Callable[[str], None],
-        failed: Callable[[NvmlError], None],
         rescan: float,
         choices: Choices,
         entries: Callable[[], Mapping[ClaimUID, Entry]],
@@ -67,7 +66,6 @@ class Discovery:
         self._hardware = hardware
         self._pci_gpus = pci_gpus
         self._report = report
-        self._tell_failure = failed
         self._rescan = rescan
         self._choices = choices
         self._entries = entries
@@ -117,7 +115,6 @@ class Discovery:
         try:
             snapshot = self._library.snapshot()
         except NvmlError as error:
-            self._tell_failure(error)
             return self._failed(str(error))
         if not snapshot.gpus and (on_bus := self._pci_gpus()):
             lost = "; ".join(lost.reason for lost in snapshot.lost)

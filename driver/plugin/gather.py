@@ -16,7 +16,7 @@ from driver.kube.client import Client
 from driver.kube.events import Recorder
 from driver.kube.login import login
 from driver.kube.versions import discover
-from driver.nvml import NvmlLibrary, NvmlPartitions
+from driver.nvml import NvmlLibrary, NvmlPartitions, on_failure
 from driver.observe.health import Readiness
 from driver.observe.logs import Log
 from driver.observe.metrics import Metrics
@@ -55,6 +55,7 @@ def gather(settings: PluginSettings, supervisor: Supervisor) -> Node:
         settings, on_damage=lambda where, why: _damaged(metrics, tell, missed, where, why)
     )
     metrics.show_prepared_claims(lambda: len(stores.ledger.known()))
+    on_failure(metrics.nvml_failed)
     hardware = Hardware()
     library = NvmlLibrary(
         driver_root=settings.driver_root,
@@ -87,7 +88,6 @@ def gather(settings: PluginSettings, supervisor: Supervisor) -> Node:
             entries=stores.ledger.known,
             boot_id=identity.boot_id,
             readiness=readiness,
-            metrics=metrics,
         ),
     )
 

@@ -12,7 +12,6 @@ from typing import Final
 from api.resource.types import Taint
 from driver.config.settings import PluginSettings
 from driver.core.choices import Choices
-from driver.core.errors import NvmlError
 from driver.core.ids import ClaimUID, DeviceName
 from driver.core.ledger import Entry
 from driver.core.snapshot import PciAddress
@@ -20,7 +19,6 @@ from driver.kube.backoff import Backoff
 from driver.kube.reflector import Reflector
 from driver.kube.watching import Query
 from driver.observe.health import Readiness
-from driver.observe.metrics import Metrics
 from driver.plugin.discover import Discovery
 from driver.plugin.given import Node
 from driver.plugin.node import Hardware
@@ -89,17 +87,12 @@ def discovery(
     entries: Callable[[], Mapping[ClaimUID, Entry]],
     boot_id: str,
     readiness: Readiness,
-    metrics: Metrics,
 ) -> Discovery:
-    def failed(error: NvmlError) -> None:
-        metrics.nvml_failed(error.call, error.code)
-
     return Discovery(
         library,
         hardware,
         pci_gpus=lambda: len(sysfs.pci_gpus(settings.sys_root)),
         report=reporter(readiness, GPUS),
-        failed=failed,
         rescan=settings.rescan_seconds,
         choices=choices(settings),
         entries=entries,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import suppress
+
 import pynvml
 import pytest
 
@@ -16,7 +19,9 @@ from driver.core.errors import (
     NotSupported,
     NvmlError,
 )
-from driver.nvml.calls import call, optional
+from driver.nvml.calls import call, on_failure, optional, probe
+from driver.nvml.library import find_library
+from driver.nvml.session import load
 
 KINDS = {
     "UNINITIALIZED": DriverNotLoaded,
@@ -69,6 +74,42 @@ def test_each_code_has_its_type_and_the_message_names_call_and_gpu(handle, name)
     assert str(error).startswith("nvmlDeviceGetUUID for GPU 1: ")
     assert str(error).endswith(f" (NVML code {code})")
     assert isinstance(error.__cause__, pynvml.NVMLError)
+
+
+@pytest.fixture
+def told() -> Iterator[list[tuple[str, int]]]:
+    heard: list[tuple[str, int]] = []
+    on_failure(lambda name, code: heard.append((name, code)))
+    yield heard
+    on_failure(lambda _name, _code: None)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_failed_call_is_counted_once_and_an_answer_is_not(handle, told, name) -> None:
+    machine, gpu = handle
+    code = getattr(pynvml, f"NVML_ERROR_{name}")
+    answers = {
+        "NOT_SUPPORTED",
+        "FUNCTION_NOT_FOUND",
+        "ARGUMENT_VERSION_MISMATCH",
+        "NOT_FOUND",
+        "TIMEOUT",
+        "CORRUPTED_INFOROM",
+    }
+    with machine.rule("nvmlDeviceGetUUID", ret=code):
+        for ask in (call, optional, probe):
+            with suppress(NvmlError):
+                ask("nvmlDeviceGetUUID", gpu, gpu="GPU 1")
+    times = 0 if name in answers else 2 if name == "INVALID_ARGUMENT" else 3
+    assert told == [("nvmlDeviceGetUUID", code)] * times
+
+
+def test_a_library_that_is_not_there_is_a_failed_call_too(told, tmp_path) -> None:
+    with pytest.raises(LibraryMissing):
+        find_library(tmp_path)
+    with pytest.raises(LibraryMissing):
+        load(tmp_path / "no.so")
+    assert told == [("dlopen", pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)] * 2
 
 
 def test_a_code_of_a_later_driver_is_an_error_like_any_other(handle) -> None:

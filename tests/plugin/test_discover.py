@@ -62,7 +62,6 @@ def discovery(
         hardware,
         pci_gpus=lambda: on_bus,
         report=seen.reports.append,
-        failed=lambda _: None,
         rescan=60.0,
         choices=Choices(),
         entries=entries,
