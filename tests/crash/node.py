@@ -150,6 +150,18 @@ class Node:
         del self.foreign[place]
         self.story.note(f"{place[0][:8]} {place[1]}+{place[2]}: is destroyed by its maker")
 
+    def lose(self, plugin: Plugin, name: str) -> None:
+        """The entry of a complete claim goes, under a plugin that runs; its CDI file is there. Not
+        where UUIDs come again: a file alone does not tell two partitions at one place apart.
+        """
+        uid = ref_of(self.pods[name].obj).uid
+        with plugin.turns.try_held(uid) as free:
+            entry = plugin.ledger.known().get(uid) if free and self.random_uuids else None
+            if entry is None or (entry.phase, entry.boot_id) != (Phase.COMPLETED, self.world.boot):
+                return
+            if uid in plugin.cdi.claims():
+                (self.world.ledger / f"{uid}.json").unlink(missing_ok=True)
+
     # -- what is so
 
     def told(self, lines: list[Told]) -> None:

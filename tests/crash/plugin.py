@@ -111,7 +111,7 @@ class Plugin:
         )
         mig = cast("MigLibrary", self.mig)
         partitions = Partitions(mig, wait=lambda _: True)
-        gpu_locks, turns = GpuLocks(locks), Turns(locks)
+        gpu_locks, self.turns = GpuLocks(locks), Turns(locks)
         self.claims = Claims(
             identity=identity,
             hardware=hardware,
@@ -122,7 +122,7 @@ class Plugin:
             driver_root=root,
             partitions=partitions,
             locks=gpu_locks,
-            turns=turns,
+            turns=self.turns,
             patience=0,
         )
         self.recovery = Recovery(
@@ -141,7 +141,7 @@ class Plugin:
             library=mig,
             partitions=partitions,
             locks=gpu_locks,
-            turns=turns,
+            turns=self.turns,
             metrics=NoMetrics(),
             tell=lambda _reason, _note: None,
             pause=60,

@@ -32,7 +32,7 @@ class Pod:
 
     def asked(self, calls: list[tuple[str, str]], *, alone: bool) -> None:
         """Where calls of both kinds, or of both plugins, overtake each other, nothing is known."""
-        kinds = {what for what, name in calls if name == self.name}
+        kinds = {what for what, name in calls if name == self.name} - {"lose"}
         self.unsure = len(kinds) > 1 or (bool(kinds) and not alone and self.ending)
         if kinds and "prepare" in kinds:
             self.gone = False

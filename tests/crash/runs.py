@@ -103,6 +103,10 @@ class Bench:
         yield Operation(name="restore the file", before="no file", act=_prepare)
         yield Operation(name="prepare elsewhere", before="moved", act=_prepare)
         yield Operation(name="unprepare", before="prepared", act=_unprepare, ends=True)
+        yield Operation(name="lose and prepare", before="prepared", act=_lose_and_prepare)
+        yield Operation(
+            name="lose and unprepare", before="prepared", act=_lose_and_unprepare, ends=True
+        )
         yield Operation(name="rebuild", before="no entry", act=_begin, starting=True)
         yield Operation(name="recover", before="prepared", act=_recover, ends=True, deleted=True)
         if "gone" in self.states:
@@ -329,6 +333,21 @@ def _recover(bench: Bench, plugin: Plugin) -> None:
 def _unprepare(bench: Bench, plugin: Plugin) -> None:
     if error := plugin.unprepare(bench.claims["main"]):
         raise NotDone(error)
+
+
+def _lose(bench: Bench) -> None:
+    """The ledger's file goes while the plugin runs."""
+    (bench.world.ledger / f"{ref_of(bench.claims['main']).uid}.json").unlink(missing_ok=True)
+
+
+def _lose_and_prepare(bench: Bench, plugin: Plugin) -> None:
+    _lose(bench)
+    _prepare(bench, plugin)
+
+
+def _lose_and_unprepare(bench: Bench, plugin: Plugin) -> None:
+    _lose(bench)
+    _unprepare(bench, plugin)
 
 
 def faults(

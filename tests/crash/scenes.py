@@ -57,19 +57,19 @@ SCENES = {
               elsewhere=(f"1:{MIDDLE}:0",), rival=(f"0:{MIDDLE}:4",)),
         Scene(name="first", main=(f"0:{SMALL}:0",), neighbour=(f"1:{SMALL}:6",),
               elsewhere=(f"0:{SMALL}:5",), rival=("0",),
-              skips=("re", "make", "after", "start", "forget")),
+              skips=("re", "make", "lose", "after", "start", "forget")),
         Scene(name="two", main=(f"0:{MIDDLE}:4", f"1:{SMALL}:0"), neighbour=(f"0:{SMALL}:0",),
               elsewhere=(f"1:{SMALL}:3",), rival=(f"1:{SMALL}:0",),
               skips=("restore", "recover,", "after", "start", "forget")),
         Scene(name="mixed", main=(f"0:{MIDDLE}:4", "1"), neighbour=(f"0:{SMALL}:0",),
               elsewhere=(f"1:{SMALL}:3",), rival=("1",),
-              skips=("prepare", "unprepare", "re", "after", "start", "forget")),
+              skips=("prepare", "unprepare", "re", "lose", "after", "start", "forget")),
         Scene(name="static", main=(f"0:{MIDDLE}:4",), neighbour=(f"0:{SMALL}:2",),
               elsewhere=("1",), rival=(f"0:{MIDDLE}:4",), boards=("a100-80", "a100-80"),
-              cut=((0, SMALL, 2), (0, MIDDLE, 4))),
+              cut=((0, SMALL, 2), (0, MIDDLE, 4)), skips=("lose",)),
         Scene(name="late", main=(f"0:{SMALL}:n3",), neighbour=(f"0:{SMALL}:n1",),
               elsewhere=(f"1:{SMALL}:n0",), rival=(f"0:{SMALL}:n3",), choices=LATE,
-              skips=("re", "prepare elsewhere", "start", "forget")),
+              skips=("re", "prepare elsewhere", "lose", "start", "forget")),
     )
 }  # fmt: skip
 

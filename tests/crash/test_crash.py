@@ -12,10 +12,10 @@ from hack.testbed import REPO
 from tests.crash.scenes import SCENES
 
 RUNS = {
-    "whole": 370,
-    "dynamic": 900,
+    "whole": 440,
+    "dynamic": 1000,
     "first": 300,
-    "two": 620,
+    "two": 750,
     "mixed": 80,
     "static": 270,
     "late": 410,

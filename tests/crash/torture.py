@@ -31,7 +31,7 @@ from tests.crash.story import Note, StoryLog
 from tests.crash.weather import WEATHERS, Dice, FlakyApi, Weather
 
 Call = tuple[str, str]
-"""`prepare`, `unprepare` or `look`, and the claim's name."""
+"""`prepare`, `unprepare`, `look` or `lose`, and the claim's name."""
 
 
 class Schedule:
@@ -103,6 +103,8 @@ class Schedule:
             calls += [want] * random.choice((0, 1, 1, 1, 2))
             if random.random() < 0.05:
                 calls.append(("prepare", pod.name))
+            if random.random() < 0.1:
+                calls.append(("lose", pod.name))
         calls += [("look", "")] * random.choice((0, 0, 1))
         random.shuffle(calls)
         return calls
@@ -141,6 +143,9 @@ class Schedule:
             note(f"{what} {name}")
             if what == "look":
                 plugin.recovery.look()
+                continue
+            if what == "lose":
+                self.node.lose(plugin, name)
                 continue
             obj = self.node.pods[name].obj
             said: Any
