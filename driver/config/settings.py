@@ -27,6 +27,7 @@ from driver.config.values import (
     optional_url,
     split_list,
     split_profiles,
+    with_claims_watched,
 )
 from driver.core.boards import Binding
 from driver.core.modes import Rule
@@ -117,7 +118,7 @@ class PluginSettings(BaseModel):
         Binding.SCHEDULER,
         description="who chooses where a partition starts: the scheduler, or its preparation",
     )
-    min_whole_gpus: int = Field(
+    min_whole_gpus: Annotated[int, AfterValidator(with_claims_watched)] = Field(
         0, ge=0, description="idle GPUs, from the last one, that new partitions stay away from"
     )
     partition_attributes: Literal["lean", "full"] = Field(

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Final, NamedTuple, Self
 from urllib.parse import urlsplit
 
+from pydantic import ValidationInfo
+
 _SUBDOMAIN: Final = re.compile(
     r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*", re.ASCII
 )
@@ -111,3 +113,13 @@ def split_list(value: object) -> object:
     if isinstance(value, str):
         return tuple(part.strip() for part in value.split(",") if part.strip())
     return value
+
+
+def with_claims_watched(count: int, info: ValidationInfo) -> int:
+    """Which GPUs are idle is told by claims."""
+    if count and info.data.get("rerank") == "static":
+        raise ValueError(
+            "rerank is static, so no claim is watched and no GPU is known to be idle; set rerank to"
+            " dynamic, or min_whole_gpus to 0"
+        )
+    return count

@@ -202,7 +202,7 @@ def test_the_values_reach_the_settings(chart) -> None:
     assert found.dcgm_url == "http://dcgm.example.com:9400/metrics"
     assert found.http_endpoint == ("", 9999)
     assert found.required_libraries == ("libcuda.so.1",)
-    assert (found.policy, found.rerank) == (Policy.DISTRIBUTED, "static")
+    assert (found.policy, found.rerank) == (Policy.DISTRIBUTED, "dynamic")
     assert (found.profiles, found.binding) == (("1g.10gb", "1g.10gb+me"), Binding.PREPARE)
     assert (found.min_whole_gpus, found.partition_attributes) == (2, "full")
     assert found.rules == (
@@ -210,6 +210,10 @@ def test_the_values_reach_the_settings(chart) -> None:
         Rule(mode=Mode.STATIC, product="A100 40GB", index=0),
         Rule(mode=Mode.FULL, pci=PciAddress(domain=0, bus=1, device=0)),
     )
+
+
+def test_a_static_order_reaches_the_settings(chart) -> None:
+    assert settings(chart(plugin={"rerank": "static"})).rerank == "static"
 
 
 def test_other_rules_for_gpus_make_another_pod_and_the_same_rules_do_not(chart) -> None:

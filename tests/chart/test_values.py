@@ -33,6 +33,10 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "unknown policy": ({"plugin": {"policy": "random"}}, "/plugin/policy"),
     "unknown rerank": ({"plugin": {"rerank": True}}, "/plugin/rerank"),
     "fewer than no GPUs": ({"plugin": {"minWholeGPUs": -1}}, "/plugin/minWholeGPUs"),
+    "GPUs kept whole where no claim is watched": (
+        {"plugin": {"rerank": "static", "minWholeGPUs": 1}},
+        "/plugin/minWholeGPUs",
+    ),
     "profiles as text": ({"plugin": {"mig": {"profiles": "1g.10gb"}}}, "/plugin/mig/profiles"),
     "no profile": ({"plugin": {"mig": {"profiles": ["1g"]}}}, "/plugin/mig/profiles/0"),
     "unknown binding": ({"plugin": {"mig": {"binding": "late"}}}, "/plugin/mig/binding"),

@@ -140,6 +140,14 @@ def test_a_wrong_value_is_told_with_its_flag_and_what_is_allowed(flag, allowed):
     assert ";" not in text.split(" is wrong: ")[0]
 
 
+def test_gpus_are_kept_whole_only_where_claims_tell_which_are_idle(file):
+    text = problem("--min-whole-gpus=1", file=file("rerank: static\n"))
+    assert text.startswith("--min-whole-gpus: ")
+    assert "rerank is static" in text
+    assert "set rerank to dynamic, or min_whole_gpus to 0" in text
+    assert settings("--min-whole-gpus=0", "--rerank=static").min_whole_gpus == 0
+
+
 def test_each_source_is_named_as_its_reader_knows_it(file):
     path = file("log_level: loud\n")
     assert problem(file=path).startswith(f"{path}: log_level: 'loud' is wrong: ")

@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 
 from driver.core.choices import Choices
+from driver.core.inventory import build_inventory
 from driver.core.packing import Policy
 from hack.fakeapi.scheduler import Unschedulable
-from tests.plugin.nodes import mig_gpu
+from tests.plugin.nodes import mig_gpu, mig_snapshot, partition
 from tests.plugin.publishing import Bench, Make
 from tests.plugin.stubs import device
 from tests.plugin.test_publish_taints import of_gpu, published, withhold
+from tests.unit.core.given import entry
 
 
 def step(bench: Bench, kind: str) -> str:
@@ -89,3 +91,14 @@ def test_where_its_slice_is_gone_too_what_overlaps_a_device_in_use_is_for_nobody
     for kind in ("3g.40gb", "gpu"):
         with pytest.raises(Unschedulable):
             bench.allocate(kind)
+
+
+def test_a_static_order_withholds_what_overlaps_a_prepared_device_that_is_not_offered(
+    make: Make,
+) -> None:
+    bench = make(choices=Choices(follow=False, profiles=("3g.40gb",)))
+    made = entry("a", build_inventory(mig_snapshot(mig_gpu(0))), partition(0, "1g.10gb", 6))
+    bench.entries = {made.uid: made}
+    bench.look()
+    overlapping = device(0), partition(0, "3g.40gb", 4)
+    assert bench.tainted() == {name: ["foreign"] for name in overlapping}
