@@ -14,7 +14,7 @@ from driver.core.boards import kept_taint
 from driver.core.choices import Choices
 from driver.core.health.acknowledge import NotAcknowledged
 from driver.core.health.evidence import take
-from driver.core.health.items import Evidence, Identity as Boards
+from driver.core.health.items import Evidence, Identity as Boards, KnownGpu
 from driver.core.health.judge import Judgements, JudgeSettings, judge, subjects
 from driver.core.health.reset_told import NotReset
 from driver.core.health.signals import Acknowledged, Fault, Need, ResetSeen, Scope, Source
@@ -22,6 +22,7 @@ from driver.core.inventory import build_inventory
 from driver.core.ledger import Phase
 from driver.core.live import Foreign, foreign_taint
 from driver.core.modes import Mode, Rule
+from driver.core.snapshot import PciAddress
 from driver.observe.bounded_http import Request
 from driver.plugin.control.facts import Facts, Release
 from driver.plugin.control.routes import Control
@@ -144,6 +145,17 @@ def test_the_status_shows_each_gpu_its_partitions_and_a_gpu_that_is_missing() ->
         "gpu-lost": None,
     }
     assert (found["kernelLog"]["lost"], found["leads"]) == (2, True)
+
+
+def test_the_status_shows_where_a_gpu_was_that_is_missing_and_its_serial_number() -> None:
+    known = facts(fault("gpu-missing", Need.RESET, Scope(gpu=LOST), Source.POLL))
+    before = KnownGpu(pci=PciAddress(domain=0, bus=9, device=0), minor=None, serial="42")
+    _, found = Node(replace(known, evidence=replace(known.evidence, gpus={LOST: before}))).ask(
+        "GET", "/v1/status"
+    )
+    (lost,) = [g for g in found["gpus"] if g["uuid"] == LOST]
+    assert (lost["pci"], lost["serial"], lost["index"]) == ("0000:09:00.0", "42", None)
+    assert "42" in as_text(found)
 
 
 def test_a_node_whose_hardware_was_never_read_has_a_status_too() -> None:

@@ -14,7 +14,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 
 from driver.core.health.explain import clearing
-from driver.core.health.items import Item
+from driver.core.health.items import Item, KnownGpu
 from driver.core.health.judge import READY, Judgement, Reason
 from driver.core.ids import GpuUuid
 from driver.core.inventory import Inventory
@@ -77,7 +77,7 @@ def _gpu(uuid: GpuUuid, facts: Facts, judgement: Judgement) -> Document:
     mode = inventory.modes.get(uuid) if inventory else None
     return {
         "uuid": uuid,
-        **_seat(inventory.gpus.get(uuid) if inventory else None),
+        **_seat((inventory.gpus if inventory else {}).get(uuid) or facts.evidence.gpus.get(uuid)),
         "mode": mode.mode.value if mode else None,
         "notes": [*notes(facts, uuid)],
         "state": judgement.state.value,
@@ -86,9 +86,13 @@ def _gpu(uuid: GpuUuid, facts: Facts, judgement: Judgement) -> Document:
     }
 
 
-def _seat(facts: GpuFacts | None) -> Document:
+def _seat(facts: GpuFacts | KnownGpu | None) -> Document:
+    """Of one that is missing, what is known from before."""
     if facts is None:
         return dict.fromkeys(("index", "minor", "pci", "product", "serial"))
+    if isinstance(facts, KnownGpu):
+        known = {"minor": facts.minor, "pci": str(facts.pci), "serial": facts.serial or None}
+        return {"index": None, "product": None, **known}
     return {
         "index": facts.index,
         "minor": facts.minor,
