@@ -3,6 +3,9 @@
 Exit codes: 0, asked to end and did; 1, ended by a failure, which the last line names; 2, a setting,
 flag or environment value is wrong, or a folder that is needed is not there.
 
+What a command prints is written at its end, so that only one place meets a pipe or a disk that
+takes no more.
+
 Must not know what a use case does. Use cases are imported when they are asked for: `--help` should
 not load gRPC.
 """
@@ -14,7 +17,9 @@ import sys
 from argparse import Namespace, _SubParsersAction
 from collections.abc import Callable, Sequence
 from functools import partial
+from io import StringIO
 from pathlib import Path
+from typing import TextIO
 
 from driver.config.flags import Parser, add_flags, given
 from driver.config.load import load
@@ -28,21 +33,54 @@ from driver.simulate import arguments as simulate_arguments
 OK, FAILED, WRONG = 0, 1, 2
 
 
+class UnwrittenError(TesseraError):
+    """What was printed is not where it should be."""
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """The process's exit code."""
+    out = StringIO()
     try:
-        chosen, unknown = _parser().parse_known_args(arguments)
-        if unknown:
-            # By the command's own parser: it knows the flag that was meant.
-            chosen.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
-        run: Callable[[Namespace], int] = chosen.run
-        return run(chosen)
+        chosen = _chosen(arguments)
+        run: Callable[[Namespace, TextIO], int] = chosen.run
+        code = run(chosen, out)
+        _write(out.getvalue())
     except ConfigError as error:
         print(f"tessera: {error}", file=sys.stderr)
         return WRONG
     except TesseraError as error:
         print(f"tessera: {error}", file=sys.stderr)
         return FAILED
+    return code
+
+
+def _chosen(arguments: Sequence[str] | None) -> Namespace:
+    try:
+        chosen, unknown = _parser().parse_known_args(arguments)
+    except SystemExit:  # argparse has printed help
+        _write("")
+        raise
+    if unknown:
+        # By the command's own parser: it knows the flag that was meant.
+        chosen.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+    return chosen
+
+
+def _write(text: str) -> None:
+    try:
+        print(text, end="", flush=True)
+    except BrokenPipeError:
+        _forget_output()  # who reads has seen enough, like `head`
+    except OSError as error:
+        _forget_output()
+        raise UnwrittenError(f"the output cannot be written: {error.strerror}") from error
+
+
+def _forget_output() -> None:
+    """Python would try again at its end, and tell of it."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
 
 
 def _parser() -> Parser:
@@ -113,7 +151,7 @@ def _add_control(commands: _SubParsersAction[Parser]) -> None:
         command.set_defaults(run=partial(_control, name), parser=command)
 
 
-def _plugin(chosen: Namespace) -> int:
+def _plugin(chosen: Namespace, out: TextIO) -> int:
     settings = load(
         PluginSettings,
         flags=given(chosen, PluginSettings),
@@ -121,14 +159,14 @@ def _plugin(chosen: Namespace) -> int:
         file=Path(chosen.config) if chosen.config else None,
     )
     if chosen.print_config:
-        print(dump(settings), end="")
+        out.write(dump(settings))
         return OK
     from driver.plugin.app import run  # noqa: PLC0415 - see the module's docstring
 
     return run(settings)
 
 
-def _control(name: str, chosen: Namespace) -> int:
+def _control(name: str, chosen: Namespace, out: TextIO) -> int:
     from driver.control import app  # noqa: PLC0415 - see the module's docstring
 
     runs = {
@@ -138,16 +176,16 @@ def _control(name: str, chosen: Namespace) -> int:
         "release": app.release,
         "reset-done": app.reset_done,
     }
-    return runs[name](chosen, sys.stdout, os.environ)
+    return runs[name](chosen, out, os.environ)
 
 
-def _plan(chosen: Namespace) -> int:
+def _plan(chosen: Namespace, out: TextIO) -> int:
     from driver.plan.app import run  # noqa: PLC0415 - see the module's docstring
 
-    return run(chosen, sys.stdin, sys.stdout)
+    return run(chosen, sys.stdin, out)
 
 
-def _simulate(chosen: Namespace) -> int:
+def _simulate(chosen: Namespace, out: TextIO) -> int:
     from driver.simulate.app import run  # noqa: PLC0415 - see the module's docstring
 
-    return run(chosen, sys.stdout)
+    return run(chosen, out)

@@ -80,7 +80,7 @@ def load_catalogue(path: Path | None = None) -> Catalogue:
         document = json.loads(source.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"{where}: cannot read the Xid catalogue: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{where}: not JSON in UTF-8: {error}") from error
     file = _read(_File, document, where)
     return Catalogue(

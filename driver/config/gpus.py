@@ -88,20 +88,29 @@ class GpuRule(BaseModel):
         )
 
 
+_ALLOWED: Final = (
+    "allowed: a list of rules, in a variable or flag a JSON list like"
+    ' [{"match": {"product": "A100"}, "mode": "full"}]'
+)
+
+
 def read_list(value: object) -> object:
     """A text is JSON; an empty one is no rule. The file has the list itself."""
-    if not isinstance(value, str):
-        return value
-    if not value.strip():
+    read = _from_json(value) if isinstance(value, str) else value
+    if not isinstance(read, list | tuple):
+        raise ValueError(_ALLOWED)  # noqa: TRY004 - the error that pydantic takes
+    return read
+
+
+def _from_json(text: str) -> object:
+    if not text.strip():
         return ()
     try:
-        return json.loads(value, object_pairs_hook=_unique)
+        return json.loads(text, object_pairs_hook=_unique)
     except json.JSONDecodeError as error:
-        raise ValueError(
-            "allowed: a JSON list of rules like"
-            ' [{"match": {"product": "A100"}, "mode": "full"}];'
-            f" {error.msg} at character {error.pos + 1}"
-        ) from error
+        raise ValueError(f"{_ALLOWED}; {error.msg} at character {error.pos + 1}") from error
+    except RecursionError as error:
+        raise ValueError(f"{_ALLOWED}; this one is nested too deeply") from error
 
 
 def _unique(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:

@@ -22,6 +22,8 @@ from driver.core.errors import ConfigError
 
 PREFIX: Final = "TESSERA_"
 FILE_VARIABLE: Final = f"{PREFIX}CONFIG"
+_SHOWN: Final = 200
+"""Characters of a wrong value."""
 
 _SERVICE_LINK: Final = re.compile(
     r"TESSERA_(?:\w+_)?(?:SERVICE_HOST|SERVICE_PORT(?:_\w+)?|PORT(?:_\d+_(?:TCP|UDP|SCTP)(?:_\w+)?)?)",
@@ -133,7 +135,12 @@ def _wrong(
             case "extra_forbidden":
                 yield f"{where} is not a setting"
             case _:
-                yield f"{where}: {found['input']!r} is wrong: {reason}"
+                yield f"{where}: {_short(found['input'])} is wrong: {reason}"
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
 def _after_semicolon(description: str | None) -> str:

@@ -22,9 +22,12 @@ from driver.config.values import (
     default_container_folders,
     dns_subdomain,
     endpoint,
+    fault_name,
     mig_profile,
     optional_path,
     optional_url,
+    some_folders,
+    some_profiles,
     split_list,
     split_profiles,
     with_claims_watched,
@@ -52,7 +55,8 @@ class PluginSettings(BaseModel):
         description="name of the DRA driver, as DeviceClasses select it",
     )
     node_name: Annotated[str, AfterValidator(dns_subdomain)] = Field(
-        description="name of this Node object; the chart sets it from spec.nodeName"
+        description="name of this Node object; the chart sets it from spec.nodeName",
+        json_schema_extra={"format": "hostname"},
     )
     pod_uid: str = Field(
         "",
@@ -88,10 +92,11 @@ class PluginSettings(BaseModel):
         description="driver libraries without which no claim is prepared, comma-separated",
     )
     container_library_dirs: Annotated[
-        tuple[Annotated[str, AfterValidator(container_folder)], ...], BeforeValidator(split_list)
+        tuple[Annotated[str, AfterValidator(container_folder)], ...],
+        BeforeValidator(split_list),
+        AfterValidator(some_folders),
     ] = Field(
         default_factory=default_container_folders,
-        min_length=1,
         description="folders in containers where driver libraries are mounted, comma-separated",
     )
     gpus: Annotated[tuple[GpuRule, ...], BeforeValidator(read_list)] = Field(
@@ -99,10 +104,11 @@ class PluginSettings(BaseModel):
         description="rules for the mode of certain GPUs, as JSON; without one the hardware decides",
     )
     mig_profiles: Annotated[
-        tuple[Annotated[str, AfterValidator(mig_profile)], ...], BeforeValidator(split_profiles)
+        tuple[Annotated[str, AfterValidator(mig_profile)], ...],
+        BeforeValidator(split_profiles),
+        AfterValidator(some_profiles),
     ] = Field(
         (DEFAULT_PROFILES,),
-        min_length=1,
         description="MIG profiles that may be made, comma-separated; default: every base profile"
         " that is smaller than the GPU",
     )
@@ -162,7 +168,9 @@ class PluginSettings(BaseModel):
         60.0,
         description="seconds after which a GPU that cannot be looked at is withheld",
     )
-    no_execute_faults: Annotated[tuple[str, ...], BeforeValidator(split_list)] = Field(
+    no_execute_faults: Annotated[
+        tuple[Annotated[str, AfterValidator(fault_name)], ...], BeforeValidator(split_list)
+    ] = Field(
         (),
         description="names of faults that end the pods of a device, such as xid-95,"
         " comma-separated; without one, faults only keep new pods away",
@@ -184,7 +192,9 @@ class PluginSettings(BaseModel):
         description="the kernel's log, where the driver tells of faults; empty: not read",
     )
     dcgm_url: Annotated[str, AfterValidator(optional_url)] = Field(
-        "", description="metrics of a dcgm-exporter on this node, as a second witness; empty: none"
+        "",
+        description="metrics of a dcgm-exporter on this node, as a second witness; empty: none",
+        json_schema_extra={"format": "uri"},
     )
 
     @property

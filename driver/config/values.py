@@ -22,6 +22,12 @@ _ADDRESS: Final = re.compile(
 _MAX_PORT: Final = 65535
 _PROFILE: Final = re.compile(r"[1-9][0-9]*g\.[1-9][0-9]*gb([+-][a-z]+(\.[a-z]+)*)*", re.ASCII)
 DEFAULT_PROFILES: Final = "default"
+_PROFILES: Final = (
+    "allowed: default, or MIG profiles as `nvidia-smi mig -lgip` names them, like 1g.10gb or"
+    " 1g.10gb+me"
+)
+_FAULT: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?", re.ASCII)
+"""As the value of a taint."""
 
 
 class Endpoint(NamedTuple):
@@ -101,10 +107,25 @@ def split_profiles(value: object) -> object:
 
 def mig_profile(text: str) -> str:
     if text != DEFAULT_PROFILES and _PROFILE.fullmatch(text) is None:
-        raise ValueError(
-            "allowed: default, or MIG profiles as `nvidia-smi mig -lgip` names them, like 1g.10gb"
-            " or 1g.10gb+me"
-        )
+        raise ValueError(_PROFILES)
+    return text
+
+
+def some_profiles(found: tuple[str, ...]) -> tuple[str, ...]:
+    if not found:
+        raise ValueError(_PROFILES)
+    return found
+
+
+def some_folders(found: tuple[str, ...]) -> tuple[str, ...]:
+    if not found:
+        raise ValueError("allowed: one or more absolute paths, comma-separated")
+    return found
+
+
+def fault_name(text: str) -> str:
+    if _FAULT.fullmatch(text) is None:
+        raise ValueError("allowed: names of faults as `tessera explain` shows them, like xid-95")
     return text
 
 

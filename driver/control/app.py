@@ -23,50 +23,58 @@ _GPU: Final = "GPU-"
 
 
 def show_status(chosen: Namespace, out: TextIO, environ: Mapping[str, str]) -> int:
-    found = _client(chosen, environ).ask("GET", "/v1/status")
-    out.write(json.dumps(found, indent=2) + "\n" if chosen.json else status(found))
+    client = _client(chosen, environ)
+    found = client.ask("GET", "/v1/status")
+    with client.expecting_this_version():
+        out.write(json.dumps(found, indent=2) + "\n" if chosen.json else status(found))
     return OK
 
 
 def explain(chosen: Namespace, out: TextIO, environ: Mapping[str, str]) -> int:
     kind = "gpu" if chosen.device.startswith(_GPU) else "device"
-    found = _client(chosen, environ).ask("GET", "/v1/explain", query={kind: chosen.device})
-    _print(out, f"{found['device'] or found['gpu']}: ", found["lines"])
+    client = _client(chosen, environ)
+    found = client.ask("GET", "/v1/explain", query={kind: chosen.device})
+    with client.expecting_this_version():
+        _print(out, f"{found['device'] or found['gpu']}: ", found["lines"])
     return OK
 
 
 def acknowledge(chosen: Namespace, out: TextIO, environ: Mapping[str, str]) -> int:
     body = {key: getattr(chosen, key) for key in ("gpu", "name", "serial", "by")}
-    found = _client(chosen, environ).ask("POST", "/v1/ack", body=body)
-    _print(out, f"{found['gpu']}: acknowledged; now ", found["lines"])
+    client = _client(chosen, environ)
+    found = client.ask("POST", "/v1/ack", body=body)
+    with client.expecting_this_version():
+        _print(out, f"{found['gpu']}: acknowledged; now ", found["lines"])
     return OK
 
 
 def release(chosen: Namespace, out: TextIO, environ: Mapping[str, str]) -> int:
     client = _client(chosen, environ)
     if chosen.end:
-        ended = client.ask("DELETE", "/v1/release")["ended"]
+        found = client.ask("DELETE", "/v1/release")
+        with client.expecting_this_version():
+            ended = found["ended"]
         out.write("ended, the GPUs are looked at again\n" if ended else "no window is open\n")
         return OK
     found = client.ask("POST", "/v1/release", body={"seconds": chosen.seconds})
-    if found["held"]:
+    with client.expecting_this_version():
+        held, left = found["held"], f"{found['secondsLeft']:.0f} s"
+    if held:
         out.write(
             "the window is open, but a call has not returned from NVML, so a GPU is still held;"
             " see dmesg, and `tessera status` for when it is let go of\n"
         )
         return FAILED
-    out.write(
-        f"all GPUs are let go of for {found['secondsLeft']:.0f} s;"
-        " to end it sooner: tessera release --end\n"
-    )
+    out.write(f"all GPUs are let go of for {left}; to end it sooner: tessera release --end\n")
     return OK
 
 
 def reset_done(chosen: Namespace, out: TextIO, environ: Mapping[str, str]) -> int:
-    body = {"gpus": chosen.gpu, "by": chosen.by}
-    found = _client(chosen, environ).ask("POST", "/v1/reset", body=body)
-    for gpu, lines in found["gpus"].items():
-        _print(out, f"{gpu}: noted as reset; now ", lines)
+    client = _client(chosen, environ)
+    found = client.ask("POST", "/v1/reset", body={"gpus": chosen.gpu, "by": chosen.by})
+    with client.expecting_this_version():
+        for gpu, lines in found["gpus"].items():
+            _print(out, f"{gpu}: noted as reset; now ", lines)
     return OK
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 import http.client
 import json
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
@@ -42,7 +43,7 @@ class Client:
         body: Mapping[str, object] | None = None,
     ) -> dict[str, Any]:
         """ConfigError where what was asked for is not there, or is asked for wrongly."""
-        target = path + (f"?{urlencode(query)}" if query else "")
+        target = path + (f"?{_encoded(query)}" if query else "")
         connection = _UnixConnection(self._path)
         try:
             sent = None if body is None else json.dumps(body)
@@ -57,16 +58,27 @@ class Client:
             connection.close()
         return self._read(status, text)
 
+    @contextmanager
+    def expecting_this_version(self) -> Iterator[None]:
+        """Around what is made of an answer: NoAnswerError where it is not as this version's is."""
+        try:
+            yield
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise self._other_version(f"its answer lacks or changes {error}") from error
+
+    def _other_version(self, why: str) -> NoAnswerError:
+        return NoAnswerError(
+            f"what answers at {self._path} is no plugin of this version ({why});"
+            " use the command of the plugin's own image"
+        )
+
     def _read(self, status: int, text: bytes) -> dict[str, Any]:
         try:
             content = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             content = None
         if not isinstance(content, dict):
-            raise NoAnswerError(
-                f"what answers at {self._path} is no plugin of this version (HTTP {status});"
-                " use the command of the plugin's own image"
-            )
+            raise self._other_version(f"HTTP {status}")
         if status == HTTPStatus.OK:
             return content
         reason = str(content.get("error") or f"HTTP {status}, see the plugin's log")
@@ -85,6 +97,13 @@ class Client:
             f"{self._path}: {why}; run this on the node, in the plugin's pod (kubectl exec POD --"
             " tessera ...), look at the pod, or give --plugin-dir"
         )
+
+
+def _encoded(query: Mapping[str, str]) -> str:
+    try:
+        return urlencode(query)
+    except UnicodeEncodeError as error:
+        raise ConfigError(f"{error.object!r} is not UTF-8, so it names nothing") from error
 
 
 class _UnixConnection(http.client.HTTPConnection):

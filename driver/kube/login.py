@@ -36,6 +36,11 @@ def login(
     if named := environ.get("KUBECONFIG", ""):
         return _from_file(named, context, origin="KUBECONFIG")
     if environ.get(_HOST_VARIABLE):
+        if context:
+            raise ConfigError(
+                f"context {context!r} is one of a kubeconfig, and in a pod its service account is"
+                " used; name a kubeconfig file as well, or leave the context out"
+            )
         return _from_pod(environ, service_account, clock)
     usual = (home or Path.home()) / ".kube" / "config"
     if usual.is_file():

@@ -84,7 +84,7 @@ def test_a_wrong_row_is_named_with_what_is_wrong_in_it(tmp_path, changes, says):
     assert says in str(error.value)
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"[]"])
+@pytest.mark.parametrize("content", [b"[" * 100_000, b"", b"{", b"\xff\xfe", b"[]"])
 def test_what_is_no_catalogue_is_refused(tmp_path, content):
     path = tmp_path / "catalogue.json"
     path.write_bytes(content)

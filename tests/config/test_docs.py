@@ -138,6 +138,8 @@ def _default(key: str, field: FieldInfo) -> str:
     default = field.get_default(call_default_factory=True, validated_data={})
     if isinstance(default, tuple):
         default = ",".join(default).replace(platform.machine(), "<arch>")
+    if isinstance(default, bool):
+        default = str(default).lower()
     return "none" if default in {None, ""} else f"`{default}`"
 
 
@@ -151,6 +153,12 @@ def _allowed(properties: dict[str, object]) -> str:
             found = f"{low} or more"
         case {"maxLength": length}:
             found = f"DNS subdomain, at most {length} characters"
+        case {"format": "hostname"}:
+            found = "DNS subdomain"
+        case {"format": "uri"}:
+            found = "URL with http or https"
+        case {"type": "boolean"}:
+            found = "`true`, `false`"
         case {"format": "path"} | {"anyOf": [{"format": "path"}, *_]}:
             found = "absolute path"
         case {"items": {"$ref": "#/$defs/GpuRule"}}:

@@ -115,19 +115,21 @@ def test_the_http_address_is_read_into_host_and_port(text, endpoint):
         ("--cdi-dir=run/cdi", "an absolute path"),
         ("--cdi-dir=/run/../etc", "without '..'"),
         ("--http-address=8080", ":PORT, HOST:PORT"),
+        ('--gpus={"a": 1}', "a list of rules"),
+        ("--gpus=5", "a list of rules"),
         ("--http-address=::1:8080", "[IPV6]:PORT"),
         ("--http-address=:65536", "up to 65535"),
         ("--log-level=trace", "'debug', 'info', 'warning' or 'error'"),
         ("--rescan-seconds=0", "greater than or equal to 1"),
         ("--rescan-seconds=nan", "finite"),
         ("--resync-seconds=soon", "a valid number"),
-        ("--container-library-dirs=", "at least 1 item"),
+        ("--container-library-dirs=", "one or more absolute paths"),
         ("--policy=random", "'packed' or 'distributed'"),
         ("--rerank=never", "'dynamic' or 'static'"),
         ("--binding=late", "'scheduler' or 'prepare'"),
         ("--partition-attributes=all", "'lean' or 'full'"),
         ("--min-whole-gpus=-1", "greater than or equal to 0"),
-        ("--mig-profiles=", "at least 1 item"),
+        ("--mig-profiles=", "default, or MIG profiles"),
         ("--mig-profiles=default,1g.10gb", "default, or a list of MIG profiles without it"),
     ],
 )
@@ -138,6 +140,27 @@ def test_a_wrong_value_is_told_with_its_flag_and_what_is_allowed(flag, allowed):
     assert value.rstrip(",") in text
     assert allowed in text
     assert ";" not in text.split(" is wrong: ")[0]
+
+
+@pytest.mark.parametrize(
+    ("flag", "place", "allowed"),
+    [
+        ("--no-execute-faults=XID 95", "--no-execute-faults[0]", "names of faults as"),
+        ("--mig-profiles=1g.10gb,foo", "--mig-profiles[1]", "default, or MIG profiles as"),
+        ("--container-library-dirs=lib", "--container-library-dirs[0]", "an absolute path"),
+    ],
+)
+def test_a_wrong_value_in_a_list_is_one_problem_and_told_with_its_place(flag, place, allowed):
+    text = problem(flag)
+    assert text.startswith(f"{place}: ")
+    assert f"is wrong: allowed: {allowed}" in text
+    assert text.count("is wrong") == 1
+
+
+def test_a_value_that_is_long_or_nested_too_deeply_is_told_in_short():
+    text = problem(f"--gpus={'[' * 100_000}")
+    assert "nested too deeply" in text
+    assert len(text) < 1000
 
 
 def test_gpus_are_kept_whole_only_where_claims_tell_which_are_idle(file):

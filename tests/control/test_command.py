@@ -139,6 +139,38 @@ def test_an_answer_that_is_no_json_is_not_shown(
     assert "use the command of the plugin's own image" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("content", [{}, {"lines": []}, {"gpu": None, "lines": [], "held": 1}])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("status",),
+        ("explain", "gpu-1"),
+        ACK,
+        ("release", "--seconds", "9"),
+        ("release", "--end"),
+        ("reset-done", "--gpu", "GPU-1", "--by", "ada"),
+    ],
+)
+def test_an_answer_of_another_version_is_no_traceback_and_half_of_it_is_not_shown(
+    plugin: Plugin,
+    capsys: pytest.CaptureFixture[str],
+    command: tuple[str, ...],
+    content: dict[str, object],
+) -> None:
+    plugin.answers(content)
+    assert plugin.run(*command) == 1
+    shown = capsys.readouterr()
+    assert (shown.out, "no plugin of this version" in shown.err) == ("", True), shown
+
+
+def test_a_name_that_is_not_utf8_names_nothing(
+    plugin: Plugin, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert plugin.run("explain", "gpu-\udcff") == 2
+    assert "is not UTF-8" in capsys.readouterr().err
+    assert plugin.asked == []
+
+
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [

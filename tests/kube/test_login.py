@@ -55,6 +55,11 @@ def account(folder: Path, token: str = "first", ca: str = "certificate") -> Path
     return place
 
 
+def test_a_context_is_not_ignored_where_nothing_has_one(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="context 'c' is one of a kubeconfig"):
+        login(context="c", environ=POD, home=tmp_path, service_account=account(tmp_path))
+
+
 def test_without_any_way_every_place_that_was_tried_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         login(environ={}, home=tmp_path)
