@@ -65,26 +65,90 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         "/deviceClasses/extendedResourceName",
     ),
     "extended resource of Kubernetes": (
-        {"deviceClasses": {"extendedResourceName": "kubernetes.io/gpu"}},
-        "/deviceClasses/extendedResourceName",
+        {"deviceClasses": {"extendedResourceName": "a.kubernetes.io/gpu"}},
+        "extendedResourceName a.kubernetes.io/gpu: kubernetes.io belongs to Kubernetes",
+    ),
+    "extended resource of Kubernetes for a profile": (
+        {
+            "deviceClasses": {
+                "mig": [{"profile": "1g.5gb", "extendedResourceName": "kubernetes.io/a"}]
+            }
+        },
+        "extendedResourceName kubernetes.io/a: kubernetes.io belongs to Kubernetes",
     ),
     "driver named as the class of its partitions": (
         {"driverName": "mig.example.com"},
-        "/driverName",
+        "driverName: mig.example.com begins like the DeviceClasses of partitions",
     ),
-    "no time to end": (
-        {"plugin": {"terminationGracePeriodSeconds": 0}},
+    "too little time to end": (
+        {"plugin": {"terminationGracePeriodSeconds": 45}},
         "/plugin/terminationGracePeriodSeconds",
     ),
     "no such strategy": (
         {"plugin": {"updateStrategy": {"type": "Recreate"}}},
         "/plugin/updateStrategy/type",
     ),
+    "an update that may replace nothing": (
+        {"plugin": {"updateStrategy": {"rollingUpdate": {"maxSurge": 0, "maxUnavailable": 0}}}},
+        "/plugin/updateStrategy/rollingUpdate/maxUnavailable",
+    ),
+    "an update that surges and takes away": (
+        {"plugin": {"updateStrategy": {"rollingUpdate": {"maxUnavailable": "10%"}}}},
+        "/plugin/updateStrategy/rollingUpdate/maxUnavailable",
+    ),
     "an amount in words": (
         {"plugin": {"updateStrategy": {"rollingUpdate": {"maxSurge": "one"}}}},
         "/plugin/updateStrategy/rollingUpdate/maxSurge",
     ),
 }
+
+
+NEEDED = [
+    "image",
+    "image.pullPolicy",
+    "driverName",
+    "driverRoot",
+    "kubeletRoot",
+    "cdiDir",
+    "log",
+    "log.level",
+    "log.format",
+    "plugin",
+    "plugin.privileged",
+    "plugin.rescanSeconds",
+    "plugin.health",
+    "plugin.health.seconds",
+    "plugin.procRoot",
+    "plugin.health.kmsgUserRecords",
+    "plugin.httpPort",
+    "plugin.policy",
+    "plugin.mig",
+    "plugin.mig.binding",
+    "plugin.terminationGracePeriodSeconds",
+    "plugin.updateStrategy",
+    "plugin.updateStrategy.type",
+    "plugin.updateStrategy.rollingUpdate.maxSurge",
+    "deviceClasses",
+    "deviceClasses.create",
+]
+
+
+@pytest.mark.parametrize("key", NEEDED)
+def test_a_value_without_which_nothing_works_cannot_be_taken_away(chart, key) -> None:
+    *above, last = key.split(".")
+    values: dict[str, Any] = {last: None}
+    for each in reversed(above):
+        values = {each: values}
+    with pytest.raises(Refused, match=f"missing propert.*'{last}'"):
+        chart(**values).render()
+
+
+def test_lists_and_the_rolling_update_may_be_taken_away(chart) -> None:
+    lists = {"env": None, "volumes": None, "tolerations": None, "gpus": None, "nodeSelector": None}
+    strategy = {"type": "OnDelete", "rollingUpdate": None}
+    mig = {"profiles": None}
+    pod = chart(plugin={**lists, "mig": mig, "updateStrategy": strategy}).pod()
+    assert "tolerations" not in pod
 
 
 @pytest.mark.parametrize("case", WRONG)

@@ -19,6 +19,22 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- regexReplaceAll "^[^.]+[.]" .Values.driverName "" -}}
 {{- end -}}
 
+{{/* What the schema cannot say in words that help. */}}
+{{- define "tessera.check" -}}
+{{- if regexMatch "^mig[-.]" .Values.driverName -}}
+{{- fail (printf "driverName: %s begins like the DeviceClasses of partitions; take another first part, such as gpu" .Values.driverName) -}}
+{{- end -}}
+{{- $names := list .Values.deviceClasses.extendedResourceName -}}
+{{- range .Values.deviceClasses.mig -}}
+{{- if not (kindIs "string" .) -}}{{- $names = append $names .extendedResourceName -}}{{- end -}}
+{{- end -}}
+{{- range $names | compact -}}
+{{- if regexMatch "(^|[.])kubernetes[.]io/" . -}}
+{{- fail (printf "deviceClasses: extendedResourceName %s: kubernetes.io belongs to Kubernetes; take a domain of yours" .) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{/* Settings that have a structure; the others are variables of the container. */}}
 {{- define "tessera.settings" -}}
 {{- with .Values.plugin.gpus }}
