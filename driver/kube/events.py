@@ -37,7 +37,9 @@ def _now() -> datetime:
 
 
 class Recorder:
-    """Implements `driver.ports.events.EventSink`. `dropped`: how many were never sent."""
+    """Implements `driver.ports.events.EventSink`. `dropped` hears of each that is never stored, in
+    any thread.
+    """
 
     def __init__(
         self,
@@ -45,6 +47,7 @@ class Recorder:
         *,
         controller: str,
         instance: str,
+        dropped: Callable[[], None],
         limit: TokenBucket | None = None,
         now: Callable[[], datetime] = _now,
     ) -> None:
@@ -54,16 +57,16 @@ class Recorder:
         self._limit = limit or TokenBucket(rate=0.2, burst=25)
         self._now = now
         self._queue: Queue[JsonObject | None] = Queue(WAITING)
-        self.dropped = 0
+        self._dropped = dropped
 
     def event(self, about: Regarding, reason: Reason, note: str, *, warning: bool = False) -> None:
         if not self._limit.try_take():
-            self.dropped += 1
+            self._dropped()
             return
         try:
             self._queue.put_nowait(self._event(about, reason, note, warning=warning))
         except Full:
-            self.dropped += 1
+            self._dropped()
 
     def run(self, stop: threading.Event) -> None:
         """Until `stop`; what is queued by then is still sent."""
@@ -75,7 +78,7 @@ class Recorder:
             try:
                 self._api.create(EVENTS, event)
             except KubeError as error:
-                self.dropped += 1
+                self._dropped()
                 log.warning(
                     "event not stored", extra={"reason": event["reason"], "error": str(error)}
                 )

@@ -62,6 +62,11 @@ class Metrics:
             ("call", "code"),
             registry=registry,
         )
+        self._dropped = Counter(
+            "tessera_events_dropped_total",
+            "Events that were never stored: too many at once, or refused by the API server",
+            registry=registry,
+        )
         self._damaged = Counter(
             "tessera_ledger_damaged_total", "Ledger files set aside", registry=registry
         )
@@ -141,6 +146,9 @@ class Metrics:
 
     def nvml_failed(self, call: str, code: int) -> None:
         self._nvml_errors.labels(call, str(code)).inc()
+
+    def event_dropped(self) -> None:
+        self._dropped.inc()
 
     def ledger_damaged(self) -> None:
         self._damaged.inc()

@@ -48,7 +48,12 @@ def gather(settings: PluginSettings, supervisor: Supervisor) -> Node:
     api = Client(
         login(kubeconfig=str(settings.kubeconfig or "")), user_agent=f"tessera-plugin/{release}"
     )
-    recorder = Recorder(api, controller=identity.driver, instance=identity.node)
+    recorder = Recorder(
+        api,
+        controller=identity.driver,
+        instance=identity.node,
+        dropped=metrics.event_dropped,
+    )
     tell = _teller(recorder, identity.node)
     missed = Missed()
     stores = open_stores(

@@ -215,7 +215,12 @@ def test_a_status_patch_leaves_the_spec_alone(server: Bench) -> None:
 def test_an_event_about_a_node_is_stored(server: Bench) -> None:
     server.create(NODES, objects.node(server.name("n")))
     about = Regarding(api_version="v1", kind="Node", name=server.name("n"), uid="u")
-    recorder = Recorder(server.api, controller="example.com/plugin", instance="node1")
+    recorder = Recorder(
+        server.api,
+        controller="example.com/plugin",
+        instance="node1",
+        dropped=lambda: pytest.fail("the event was not stored"),
+    )
     recorder.event(about, Reason.DEVICE_WITHHELD, "gpu-0: Xid 79 since 10:00", warning=True)
     stop = Event()
     stop.set()

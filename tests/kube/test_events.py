@@ -15,18 +15,28 @@ CLAIM = Regarding(
 )
 
 
-def recorder(api: Client, limit: TokenBucket | None = None) -> Recorder:
-    return Recorder(api, controller="gpu.tessera.dev/plugin", instance="node1", limit=limit)
+class Counted:
+    """A recorder, and how many events it dropped."""
+
+    def __init__(self, api: Client, limit: TokenBucket | None = None) -> None:
+        self.dropped = 0
+        self.recorder = Recorder(
+            api, controller="gpu.tessera.dev", instance="node1", dropped=self._drop, limit=limit
+        )
+        self.event, self.run = self.recorder.event, self.recorder.run
+
+    def _drop(self) -> None:
+        self.dropped += 1
 
 
-def send_all(sender: Recorder) -> None:
+def send_all(sender: Counted) -> None:
     stop = Event()
     stop.set()
     sender.run(stop)
 
 
 def test_an_event_stands_beside_the_object_it_is_about(fake: ApiServer, api: Client) -> None:
-    sender = recorder(api)
+    sender = Counted(api)
     sender.event(CLAIM, Reason.RECOVERED, "x" * 2000)
     send_all(sender)
     (request,) = fake.requests.writes()
@@ -38,7 +48,7 @@ def test_an_event_stands_beside_the_object_it_is_about(fake: ApiServer, api: Cli
 
 
 def test_what_exceeds_the_limit_is_dropped_and_counted(fake: ApiServer, api: Client) -> None:
-    sender = recorder(api, TokenBucket(rate=0.001, burst=3))
+    sender = Counted(api, TokenBucket(rate=0.001, burst=3))
     for _ in range(10):
         sender.event(CLAIM, Reason.DEVICE_READY, "flapping")
     send_all(sender)
@@ -47,7 +57,7 @@ def test_what_exceeds_the_limit_is_dropped_and_counted(fake: ApiServer, api: Cli
 
 
 def test_a_queue_that_nobody_reads_does_not_block(api: Client) -> None:
-    sender = recorder(api, TokenBucket(burst=10 * WAITING))
+    sender = Counted(api, TokenBucket(burst=10 * WAITING))
     for _ in range(WAITING + 5):
         sender.event(CLAIM, Reason.DEVICE_READY, "n")
     assert sender.dropped == 5
@@ -55,7 +65,7 @@ def test_a_queue_that_nobody_reads_does_not_block(api: Client) -> None:
 
 def test_a_server_that_refuses_events_stops_nothing(fake: ApiServer, connect: Connect) -> None:
     fake.fail(Answer(status=403, reason="Forbidden"), verb="create", times=1)
-    sender = recorder(connect(fake))
+    sender = Counted(connect(fake))
     stop = Event()
     thread = Thread(target=sender.run, args=(stop,))
     thread.start()

@@ -21,6 +21,7 @@ def test_what_happened_is_counted_under_its_labels():
     metrics.slice_written("create", "new")
     metrics.relisted("resourceclaims")
     metrics.nvml_failed("nvmlInit", 999)
+    metrics.event_dropped()
     metrics.ledger_damaged()
     metrics.show_prepared_claims(lambda: 3)
     metrics.set_published_devices(8)
@@ -35,6 +36,7 @@ def test_what_happened_is_counted_under_its_labels():
     assert found["tessera_slice_writes_total"] == {("new", "create"): 2}
     assert found["tessera_reflector_relists_total"] == {("resourceclaims",): 1}
     assert found["tessera_nvml_errors_total"] == {("nvmlInit", "999"): 1}
+    assert found["tessera_events_dropped_total"] == {(): 1}
     assert found["tessera_ledger_damaged_total"] == {(): 1}
     assert found["tessera_prepared_claims"] == {(): 3}
     assert found["tessera_published_devices"] == {(): 8}
