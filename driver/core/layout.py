@@ -5,9 +5,9 @@ replaced in one atomic write; so a profile lives wholly in one slice (for each g
 slice a device is in depends on the hardware and the configuration alone, never on what is in use: a
 device that moved between two slices would be there twice, or not at all, for a moment.
 
-The smallest profile comes first, so that "any partition with at least N GiB" takes the smallest.
-Then the larger ones and the full GPUs share a slice, interleaved by rank, so that the best
-candidate of each stands near the front. Then the smallest compute with more memory, then variants.
+The smallest profile comes first, so that "any partition" takes the smallest. Then the larger ones
+and the full GPUs share a slice, interleaved by rank, so that the best candidate of each stands near
+the front: a claim for a size in between has to say how large it may be. Then the smallest compute with more memory, then variants.
 Source of the arrangement: scheduler CPU per pod, measured for six layouts.
 """
 

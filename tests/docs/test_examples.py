@@ -42,12 +42,13 @@ def test_every_object_of_the_readme_has_the_schema_of_every_kubernetes_version(v
 
 def test_the_examples_show_a_partition_two_on_one_gpu_a_list_and_a_selector() -> None:
     templates = [each for each in documents(README) if each["kind"] == "ResourceClaimTemplate"]
-    text = yaml.safe_dump(templates)
+    text = yaml.safe_dump(templates, width=1000)
     for part in (
         "mig-1g.10gb",
         "matchAttribute: gpu.tessera.dev/parentUUID",
         "firstAvailable",
-        ".memory.compareTo(quantity('20Gi'))",
+        ".memory.compareTo(quantity('20Gi')) >= 0",
+        ".memory.compareTo(quantity('45Gi')) <= 0",
     ):
         assert part in text
 

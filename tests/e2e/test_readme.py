@@ -61,7 +61,7 @@ def own_devices(pod: str, container: str = "") -> list[str]:
 
 def test_the_readme_shows_these_examples() -> None:
     assert [*EXAMPLES] == [
-        "one-gpu", "one-1g", "two-on-one-gpu", "small-or-larger", "at-least-20-gib"
+        "one-gpu", "one-1g", "two-on-one-gpu", "small-or-larger", "from-20-to-45-gib"
     ]  # fmt: skip
 
 
@@ -91,6 +91,6 @@ def test_the_first_of_a_list_that_can_be_had(node: str) -> None:
 
 
 def test_any_partition_that_is_large_enough(node: str) -> None:
-    (result,) = results(run_example("at-least-20-gib", node))
+    (result,) = results(run_example("from-20-to-45-gib", node))
     device = cluster.devices(node)[result["device"]]
     assert device["attributes"]["profile"]["string"] in {"3g.40gb", "4g.40gb"}
