@@ -7,8 +7,9 @@ device that moved between two slices would be there twice, or not at all, for a 
 
 The smallest profile comes first, so that "any partition" takes the smallest. Then the larger ones
 and the full GPUs share a slice, interleaved by rank, so that the best candidate of each stands near
-the front: a claim for a size in between has to say how large it may be. Then the smallest compute with more memory, then variants.
-Source of the arrangement: scheduler CPU per pod, measured for six layouts.
+the front: a claim for a size in between has to say how large it may be. Then the smallest compute
+with more memory, then variants. Source of the arrangement: scheduler CPU per pod, measured for six
+layouts.
 """
 
 from __future__ import annotations
