@@ -47,8 +47,8 @@ class ControlSocket:
         except OSError as error:
             made.close()
             raise ConfigError(
-                f"{self._path} cannot be made: {error.strerror or error}; is the folder writable,"
-                " and on a file system that has sockets?"
+                f"{self._path} cannot be made: {error.strerror or error}; mount its folder from"
+                " the host, not read-only, on a file system that has sockets"
             ) from error
         return made
 
