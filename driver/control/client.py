@@ -64,7 +64,7 @@ class Client:
         try:
             yield
         except (LookupError, TypeError, ValueError, AttributeError) as error:
-            raise self._other_version(f"its answer lacks or changes {error}") from error
+            raise self._other_version(f"it answers otherwise: {error!r}") from error
 
     def _other_version(self, why: str) -> NoAnswerError:
         return NoAnswerError(

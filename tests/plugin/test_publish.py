@@ -133,6 +133,8 @@ def test_a_foreign_instance_taints_what_it_overlaps_and_nothing_else(make: Make)
         device(0),
     ]
     assert bench.tainted() == {name: ["foreign"] for name in overlapping}
+    # As the commands that explain a device are told.
+    assert {name for name, taints in bench.publisher.taints.items() if taints} == set(overlapping)
     assert held in bench.order("1g.10gb")
     bench.hardware.found(bench.inventory)
     bench.look()
