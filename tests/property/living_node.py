@@ -252,8 +252,8 @@ def happen(node, what, which):
             slots = {0: (), 1: (0b1,), 2: (0b1100_0000,), 3: (0b1111,)}[which]
             node.others = tuple(Foreign(gpu=board.uuid, instance=9, slots=s) for s in slots)
         case "sick":
-            board, slots = GPUS[which // 3], {0: 0, 1: 0b1, 2: -1}[which % 3]
-            node.sick = {**node.sick, board.uuid: slots}
+            board, mask = GPUS[which // 3], {0: 0, 1: 0b1, 2: -1}[which % 3]
+            node.sick = {**node.sick, board.uuid: mask}
         case "lose":
             away = GPUS[which]
             node.here = [g for g in GPUS if g is not away] if len(node.here) == 4 else list(GPUS)
