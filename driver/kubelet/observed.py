@@ -12,20 +12,18 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import grpc
 
+from driver.kubelet.interceptor import A, AroundCalls, Behaviour, Q
 from driver.kubelet.probe import is_probe
 from driver.ports.kubelet import OP_ID, RpcMetrics, RpcOutcome, new_op_id
 
 log = logging.getLogger(__name__)
 
-Q = TypeVar("Q")
-A = TypeVar("A")
 
-
-class Observed(grpc.ServerInterceptor):
+class Observed(AroundCalls):
     def __init__(
         self,
         *,
@@ -35,17 +33,11 @@ class Observed(grpc.ServerInterceptor):
         self._metrics = metrics
         self._clock = clock
 
-    def intercept_service(
-        self,
-        continuation: Callable[[grpc.HandlerCallDetails], grpc.RpcMethodHandler[Q, A] | None],
-        handler_call_details: grpc.HandlerCallDetails,
-    ) -> grpc.RpcMethodHandler[Q, A] | None:
-        handler = continuation(handler_call_details)
-        if handler is None or handler.unary_unary is None:
-            return handler
-        behaviour = handler.unary_unary
-        method = handler_call_details.method.lstrip("/")
-        probing = is_probe(handler_call_details.invocation_metadata)
+    def around(
+        self, behaviour: Behaviour[Q, A], details: grpc.HandlerCallDetails
+    ) -> Behaviour[Q, A]:
+        method = details.method.lstrip("/")
+        probing = is_probe(details.invocation_metadata)
 
         def call(request: Q, context: grpc.ServicerContext) -> A:
             token = OP_ID.set(new_op_id())
@@ -62,9 +54,7 @@ class Observed(grpc.ServerInterceptor):
                 self._report(method, request, seconds, outcome, failed, probing=probing)
                 OP_ID.reset(token)
 
-        return grpc.unary_unary_rpc_method_handler(
-            call, handler.request_deserializer, handler.response_serializer
-        )
+        return call
 
     def _report(
         self,

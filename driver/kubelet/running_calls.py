@@ -11,16 +11,13 @@ Must not know what a call does. Streams are not waited for: they live as long as
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from typing import TypeVar
 
 import grpc
 
-Q = TypeVar("Q")
-A = TypeVar("A")
+from driver.kubelet.interceptor import A, AroundCalls, Behaviour, Q
 
 
-class RunningCalls(grpc.ServerInterceptor):
+class RunningCalls(AroundCalls):
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._running: set[object] = set()
@@ -31,23 +28,16 @@ class RunningCalls(grpc.ServerInterceptor):
             now = set(self._running)
             return self._changed.wait_for(lambda: not now & self._running, timeout)
 
-    def intercept_service(
+    def around(
         self,
-        continuation: Callable[[grpc.HandlerCallDetails], grpc.RpcMethodHandler[Q, A] | None],
-        handler_call_details: grpc.HandlerCallDetails,
-    ) -> grpc.RpcMethodHandler[Q, A] | None:
-        handler = continuation(handler_call_details)
-        if handler is None or handler.unary_unary is None:
-            return handler
-        behaviour = handler.unary_unary
-
+        behaviour: Behaviour[Q, A],
+        details: grpc.HandlerCallDetails,  # noqa: ARG002 - all calls alike
+    ) -> Behaviour[Q, A]:
         def call(request: Q, context: grpc.ServicerContext) -> A:
             self._begin(context)
             return behaviour(request, context)
 
-        return grpc.unary_unary_rpc_method_handler(
-            call, handler.request_deserializer, handler.response_serializer
-        )
+        return call
 
     def _begin(self, context: grpc.ServicerContext) -> None:
         """We are called back when the answer is written, or nobody is there any more to take it."""
