@@ -1,9 +1,12 @@
 """What is in use, what is somebody else's, and what is therefore withheld."""
 
+from typing import Any
+
 import pytest
 
 from driver.core.boards import kept_whole
 from driver.core.choices import Choices
+from driver.core.ids import DeviceName
 from driver.core.inventory import build_inventory, without_counters
 from driver.core.live import Foreign, find_foreign, live_state, withholding_taints
 from driver.core.modes import Mode, Rule
@@ -49,7 +52,7 @@ def test_what_is_in_use(allocated, entries, foreign, expected):
 
 FULL = Choices(rules=(Rule(mode=Mode.FULL, index=0),))
 LARGER = Choices(profiles=("2g.20gb", "3g.40gb"))
-BLIND = {"enabled": True, "pending": True, "geometry": None}
+BLIND: dict[str, Any] = {"enabled": True, "pending": True, "geometry": None}
 
 
 @pytest.mark.parametrize(
@@ -79,7 +82,9 @@ def test_what_is_in_use_takes_its_slots_also_when_its_device_is_not_offered_any_
     assert uuid(0) not in kept_whole(changed.boards, found, 1)
 
 
-@pytest.mark.parametrize("name", [part(0, "9g.90gb", 0), late_name(WHOLE, "1g.10gb", 2)])
+@pytest.mark.parametrize(
+    "name", [part(0, "9g.90gb", 0), late_name(DeviceName(WHOLE), "1g.10gb", 2)]
+)
 def test_a_name_that_says_no_place_takes_its_whole_gpu(name):
     assert live_state(NODE, (name,), (), ()).unlisted == {uuid(0): 0xFF}
 
