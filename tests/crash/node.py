@@ -11,7 +11,7 @@ from typing import Any
 
 from driver.core.ids import ClaimUID, GpuUuid
 from driver.core.inventory import build_inventory
-from driver.core.ledger import Phase, conflict
+from driver.core.ledger import Entry, Phase, conflict
 from driver.core.snapshot import NodeSnapshot
 from driver.nvml import NvmlLibrary, NvmlPartitions
 from driver.nvml.boards import Boards
@@ -152,15 +152,24 @@ class Node:
 
     def lose(self, plugin: Plugin, name: str) -> None:
         """The entry of a complete claim goes, under a plugin that runs; its CDI file is there. Not
-        where UUIDs come again: a file alone does not tell two partitions at one place apart.
+        where UUIDs come again: a file alone does not tell two partitions at one place apart. Nor
+        where its end has begun: a partition without a compute instance has no UUID any more.
         """
         uid = ref_of(self.pods[name].obj).uid
         with plugin.turns.try_held(uid) as free:
             entry = plugin.ledger.known().get(uid) if free and self.random_uuids else None
             if entry is None or (entry.phase, entry.boot_id) != (Phase.COMPLETED, self.world.boot):
                 return
-            if uid in plugin.cdi.claims():
+            if uid in plugin.cdi.claims() and self._is_there(plugin, entry):
                 (self.world.ledger / f"{uid}.json").unlink(missing_ok=True)
+
+    def _is_there(self, plugin: Plugin, entry: Entry) -> bool:
+        there = hardware(plugin)
+        places = {(h.gpu, h.slot.start, h.slot.size): h.uuid for h in entry.holdings if h.slot}
+        return all(
+            place in there and uuid in {c.uuid for c in there[place].compute}
+            for place, uuid in places.items()
+        )
 
     # -- what is so
 
