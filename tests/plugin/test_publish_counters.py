@@ -33,6 +33,19 @@ def drop(bench: Bench, *slices: int) -> None:
     bench.writes()
 
 
+def comes_to_rest(bench: Bench) -> bool:
+    """Whether three looks in a row write nothing. The watch may tell of what was written last a
+    moment later, and a look that knows of it only in part has a conflict, which is no failure.
+    """
+    for _ in range(20):
+        bench.writes()
+        for _ in range(3):
+            bench.look()
+        if bench.writes() == 0:
+            return True
+    return False
+
+
 ALL = (0, 1, 2, 3)
 
 
@@ -46,10 +59,7 @@ def test_counters_that_are_dropped_later_on_are_noticed_at_the_next_write(
     assert [d["name"] for d in devices(bench)] == [device(1), device(0)]
     assert caplog.text.count(SAID) == 1
     assert bench.problems[-1] == ""
-    bench.writes()
-    for _ in range(3):
-        bench.look()
-    assert bench.writes() == 0
+    assert comes_to_rest(bench)
 
 
 def test_of_a_pool_without_its_counters_no_device_is_written(make: Make) -> None:
