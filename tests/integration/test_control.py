@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ from driver.control.client import Client, RefusedError
 from hack.simcuda.testing import FOR_EVER_MS
 from hack.testbed import DRIVER, Testbed
 from tests.integration.test_recovery import EVENTS
+from tests.integration.waiting import until
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -32,15 +31,6 @@ def tessera(bed: Testbed, *arguments: str) -> int:
 
 def status(bed: Testbed) -> dict[str, Any]:
     return Client(folder(bed)).ask("GET", "/v1/status")
-
-
-def until(true: Callable[[], object], what: str) -> None:
-    """Asked from outside, a plugin has no event to wait for; every 50 ms, as a person would not."""
-    tick = threading.Event()
-    deadline = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < deadline, what
-        tick.wait(0.05)
 
 
 def state(bed: Testbed, gpu: int) -> str:

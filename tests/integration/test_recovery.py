@@ -17,7 +17,7 @@ from hack.simnvml import driverroot
 from hack.simnvml.library import RULE_CRASH
 from hack.testbed import DRIVER, NODE, Testbed
 from tests.integration import others
-from tests.integration.test_health import until
+from tests.integration.waiting import until
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -224,6 +224,6 @@ def test_nvml_is_let_go_of_while_nobody_asks_and_opened_by_the_next_claim(bed: T
     assert bed.machine.calls("nvmlInit*") > while_idle
     bed.machine.wait_calls("nvmlShutdown", bed.machine.calls("nvmlInit*"), timeout=30)
     # It is unloaded a moment after that call.
-    until(bed, lambda: str(bed.root) not in maps.read_text())
+    until(lambda: str(bed.root) not in maps.read_text(), "NVML is still mapped")
     bed.end_claim(claim)
     assert cuts(bed) == []

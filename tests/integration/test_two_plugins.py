@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +16,7 @@ import pytest
 from hack.fakekubelet import Claim, calls
 from hack.testbed import DRIVER, Testbed
 from tests.integration.test_trouble import alive, free_port, until_ready, until_told
+from tests.integration.waiting import until
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -196,7 +197,7 @@ def test_no_moment_is_without_a_plugin_and_no_pod_fails_while_plugins_are_replac
             pods.start()
             # A pod's readiness takes longer than a call that is just on its way.
             seen = len(served)
-            until(lambda seen=seen: len(served) > seen + 1)  # type: ignore[misc]
+            until(lambda seen=seen: len(served) > seen + 1, "pods are not served")  # type: ignore[misc]
             assert pods.end(old) == 0
         stop.set()
         running.result(30)
@@ -214,7 +215,7 @@ def test_a_call_that_runs_at_the_end_is_answered_before_the_plugin_leaves(
     symbol = "nvmlDeviceCreateGpuInstanceWithPlacement"
     with ThreadPoolExecutor(1) as pool, bed.machine.rule(symbol, delay_ms=1500, times=1):
         preparing = pool.submit(bed.kubelet.prepare, DRIVER, [claim])
-        until((bed.ledger / f"{claim.uid}.json").exists)
+        until((bed.ledger / f"{claim.uid}.json").exists, "the claim is not begun")
         pods.processes[0].send_signal(signal.SIGTERM)
         assert preparing.result(30)[claim.uid].error == ""
         assert pods.processes[0].wait(30) == 0
@@ -233,12 +234,3 @@ def test_when_the_first_ends_the_second_speaks_for_the_node(
     bed.api.cluster.delete_all("resourceslices", fields="spec.nodeName=node-1")
     bed.api.requests.wait(lambda _: bed.complete() and len(bed.slices()) == len(before))
     assert {s["metadata"]["name"] for s in bed.slices()} == before
-
-
-def until(holds: Callable[[], bool]) -> None:
-    tick = threading.Event()
-    for _ in range(1000):
-        if holds():
-            return
-        tick.wait(0.01)
-    raise AssertionError("not so after 10 s")
