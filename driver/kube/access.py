@@ -17,7 +17,7 @@ import urllib3
 from urllib3.connection import HTTPConnection
 
 _KEPT: Final = 16
-"""Idle connections that are kept: as many as calls of the kubelet that run at once."""
+"""Idle connections that are kept. A burst of more calls opens more, and closes them after it."""
 _TOKEN_SECONDS: Final = 60.0
 """How old a token from a file may be; the kubelet replaces it long before it expires."""
 
